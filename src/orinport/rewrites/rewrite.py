@@ -1,0 +1,68 @@
+"""What a rewrite is: a guarded, documented replacement of a few nodes by others with the same function."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnx_ir as ir
+
+    from orinport.rewrites.builder import Builder
+    from orinport.rewrites.context import RewriteContext
+
+__all__ = ["Match", "Refusal", "Rewrite", "Safety"]
+
+
+class Safety(str, Enum):
+    """What a rewrite may change.
+
+    `EXACT`: bit-equal, or equal up to floating-point reassociation. `TOLERANCE`: an approximation with a
+    stated bound, applied with consent. `SEMANTIC`: changes what the network returns, only when asked.
+    """
+
+    EXACT = "exact"
+    TOLERANCE = "tolerance"
+    SEMANTIC = "semantic"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The node is of the rewrite's kind, but the rewrite will not touch it, for this reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What will be replaced.
+
+    `nodes` are removed, `outputs` are the values that the replacement has to give again, in order, and
+    `data` is whatever the rewrite found out while matching.
+    """
+
+    nodes: tuple[ir.Node, ...]
+    outputs: tuple[ir.Value, ...]
+    data: Any = None
+
+
+class Rewrite(ABC):
+    """One file, one rewrite; its module docstring is its documentation page and shows `A(B(x)) -> C(x)`."""
+
+    name: ClassVar[str]
+    """Says what it makes, e.g. `matmul-to-conv`."""
+    safety: ClassVar[Safety]
+    op_types: ClassVar[tuple[str, ...]]
+    """ONNX operators at which matching starts."""
+
+    @abstractmethod
+    def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
+        """A match, a refusal with its reason, or None where the rewrite has nothing to say."""
+
+    @abstractmethod
+    def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
+        """Build the replacement; returns one value for each of `match.outputs`, of equal shape and type."""

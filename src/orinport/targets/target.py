@@ -1,0 +1,147 @@
+"""Targets: hardware times software stack, read from TOML, every number with its source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from orinport.targets.version import Version
+
+__all__ = [
+    "Confidence",
+    "Figure",
+    "Hardware",
+    "Platform",
+    "PowerMode",
+    "Precision",
+    "RuleRow",
+    "Stack",
+    "Target",
+]
+
+
+class Confidence(str, Enum):
+    """How well a rule or number is founded."""
+
+    DOCUMENTED = "documented"
+    OBSERVED = "observed"
+    INFERRED = "inferred"
+
+
+class Platform(str, Enum):
+    """Generation of the DLA."""
+
+    XAVIER = "xavier"
+    ORIN = "orin"
+
+
+class Precision(str, Enum):
+    """Precision that a network is prepared for on the DLA."""
+
+    FP16 = "fp16"
+    INT8 = "int8"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number with its unit, source and confidence."""
+
+    value: float
+    unit: str
+    source: str
+    confidence: Confidence
+
+
+@dataclass(frozen=True, slots=True)
+class PowerMode:
+    """Clocks of one power mode, by name: `dla_mhz`, `gpu_mhz`, `emc_mhz`, `dla_tops_int8_sparse`, ..."""
+
+    name: str
+    figures: Mapping[str, Figure]
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """A module or developer kit, e.g. `orin-agx-64gb`."""
+
+    name: str
+    title: str
+    platform: Platform
+    family: str
+    """`agx`, `nx` or `drive`: some software releases name only one family."""
+    figures: Mapping[str, Figure]
+    """`dla_cores`, `dla_sram_kib`, `gpu_sms`, ..."""
+    power_modes: tuple[PowerMode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A software release, e.g. `jp6.0`."""
+
+    name: str
+    title: str
+    tensorrt: Version
+    dla: Version | None
+    line: str
+    """`jetson` or `drive`: the two lines number TensorRT differently."""
+    cuda: Version | None
+    opset: int
+    """Newest ONNX opset that its parser is documented for."""
+    platforms: tuple[Platform, ...]
+    families: tuple[str, ...]
+    source: str
+    confidence: Confidence
+
+    @property
+    def strongly_typed(self) -> bool:
+        """TensorRT 11: tensor types decide, no precision flags, no calibration cache."""
+        return self.tensorrt.parts[0] >= 11
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRow:
+    """One row of the acceptance catalogue: what holds, where, from and until when, and who says so.
+
+    `values` holds its numbers (`min`, `max`, `allowed`, ...); rule code reads them and has none itself.
+    """
+
+    id: str
+    layers: tuple[str, ...]
+    kind: str
+    """limit, accept, refuse, tie, behaviour or advice."""
+    text: str
+    platforms: tuple[Platform, ...]
+    precisions: tuple[Precision, ...]
+    """Empty: not related to precision, or not stated."""
+    since: Version | None
+    until: Version | None
+    """None: still stated in the newest documents."""
+    until_exclusive: bool
+    open_ended: bool
+    """`until` is only the last document that was to be had: the row holds on as inferred."""
+    source: str
+    confidence: Confidence
+    values: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a network is prepared for: `orin-agx-64gb/jp6.0`."""
+
+    hardware: Hardware
+    stack: Stack
+    power_mode: PowerMode
+
+    @property
+    def name(self) -> str:
+        """`hardware/stack`."""
+        return f"{self.hardware.name}/{self.stack.name}"
+
+    @property
+    def platform(self) -> Platform:
+        """Generation of the DLA."""
+        return self.hardware.platform
