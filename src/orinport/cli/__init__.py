@@ -1,1 +1,113 @@
+"""The command line: `orinport COMMAND ...`. One module a command, loaded only when it is called."""
 
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cyclopts import App
+
+__all__ = ["build_app", "entry", "main"]
+
+EXIT_CLEAN = 0
+EXIT_FINDINGS = 1
+EXIT_USAGE = 2
+EXIT_DEFECT = 3
+EXIT_INTERRUPTED = 130
+
+_COMMANDS = {
+    "check": ("orinport.cli.check:check", "Say which layers the DLA takes, and why it refuses the others."),
+    "explain": (
+        "orinport.cli.explain:explain",
+        "Explain a finding's code: rule, reason, example, what to do, source.",
+    ),
+    "prepare": (
+        "orinport.cli.prepare:prepare",
+        "Rewrite a network for the DLA and write the folder for the board.",
+    ),
+    "rewrite": ("orinport.cli.rewrite:rewrite", "List, explain and apply the rewrites by themselves."),
+    "verify": (
+        "orinport.cli.verify:verify",
+        "Compare two models, or a bundle with its original, on random inputs.",
+    ),
+    "targets": (
+        "orinport.cli.targets:targets",
+        "List the boards and software releases, or show one with its sources.",
+    ),
+}
+
+
+def build_app() -> App:
+    """The application with its commands, none of them imported yet."""
+    from cyclopts import App
+
+    import orinport
+
+    app = App(
+        name="orinport",
+        help="Port neural networks to NVIDIA Orin: what the DLA takes, why not the rest, and what makes it run.",
+        version=orinport.__version__,
+        help_format="plaintext",
+        exit_on_error=False,
+        print_error=False,
+        result_action="return_value",
+    )
+    for name, (path, text) in _COMMANDS.items():
+        app.command(path, name=name, help=text)
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit status.
+
+    0: clean; 1: findings, or a failed verification; 2: bad input or usage, with one line on stderr;
+    3: a defect of orinport; 130: interrupted.
+    """
+    from cyclopts import CycloptsError
+
+    from orinport.errors import OrinportError
+
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        status = build_app()(argv)
+        sys.stdout.flush()
+    except OrinportError as error:
+        return _fail(str(error), EXIT_USAGE)
+    except CycloptsError as error:
+        return _fail(_usage(error), EXIT_USAGE)
+    except KeyboardInterrupt:
+        return _fail("interrupted", EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_CLEAN
+    except MemoryError:
+        return _fail("not enough memory for this model", EXIT_USAGE)
+    except Exception as error:
+        if os.environ.get("ORINPORT_DEBUG"):
+            raise
+        return _fail(
+            f"internal error, a defect of orinport: {type(error).__name__}: {error}. ORINPORT_DEBUG=1 shows where.",
+            EXIT_DEFECT,
+        )
+    return status if isinstance(status, int) else EXIT_CLEAN
+
+
+def _fail(message: str, status: int) -> int:
+    from orinport.report.style import clean
+
+    print(f"orinport: {clean(' '.join(message.split()))}", file=sys.stderr)
+    return status
+
+
+def _usage(error: Exception) -> str:
+    text = str(error).strip() or type(error).__name__
+    return f"{text} See orinport --help."
+
+
+def entry() -> None:
+    """The console script."""
+    sys.exit(main())

@@ -167,9 +167,7 @@ ATTRIBUTES: Mapping[LayerKind, Mapping[str, str]] = {
         "scales": "tuple of float, one per dimension, or None when given by sizes",
         "by_sizes": "bool: setOutputDimensions() was used",
     },
-    LayerKind.UNARY: {
-        "op": "EXP | LOG | SQRT | RECIP | ABS | NEG | SIN | COS | TAN | ... | NOT | SIGN | ROUND"
-    },
+    LayerKind.UNARY: {"op": "EXP | LOG | SQRT | RECIP | ABS | NEG | SIN | COS | TAN | ... | NOT | SIGN | ROUND"},
     LayerKind.SLICE: {
         "start": "tuple of int or None if not constant",
         "size": "tuple of int or None",

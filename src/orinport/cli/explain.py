@@ -1,0 +1,26 @@
+"""`orinport explain`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+__all__ = ["explain"]
+
+
+def explain(
+    code: Annotated[str, Parameter(help="A code such as DLA121; without one, all codes are listed.")] = "",
+    /,
+) -> int:
+    """Print the documentation of a finding's code: rule, reason, example, what to do, source."""
+    import sys
+
+    from orinport import rules
+
+    if not code:
+        for name, title in sorted(rules.titles().items()):
+            sys.stdout.write(f"{name}  {title}\n")
+        return 0
+    sys.stdout.write(rules.explain(code.upper()).rstrip() + "\n")
+    return 0

@@ -1,0 +1,95 @@
+"""Options that several commands share: spelled once, meaning the same everywhere."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from orinport.errors import OrinportError
+from orinport.report.style import COLOUR, PLAIN, Style
+
+__all__ = ["ModelOptions", "ModelPath", "SelectOptions", "TargetOptions", "emit", "progress", "style"]
+
+ModelPath = Annotated[Path, Parameter(help="ONNX file.")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class TargetOptions:
+    """What the network is meant for."""
+
+    target: Annotated[
+        str,
+        Parameter(
+            name=["--target", "-t"],
+            help="Board and software, e.g. orin-agx-64gb/jp6.0; see orinport targets.",
+        ),
+    ] = "orin-agx-64gb/jp6.2"
+    precision: Annotated[
+        Literal["fp16", "int8"], Parameter(name=["--precision", "-p"], help="Precision on the DLA.")
+    ] = "fp16"
+    standalone: Annotated[
+        bool,
+        Parameter(name="--standalone", negative="", help="Meant as a DLA loadable that runs without TensorRT."),
+    ] = False
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ModelOptions:
+    """How the model is read."""
+
+    shapes: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name=["--shapes", "-s"],
+            consume_multiple=False,
+            help="Input shapes: x:1x3x224x224 or x:1,3,224,224 or x:[1,3,224,224]; may be given several times.",
+        ),
+    ] = ()
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class SelectOptions:
+    """Which findings are shown; verdicts are not touched."""
+
+    select: Annotated[
+        tuple[str, ...],
+        Parameter(name="--select", consume_multiple=False, help="Show only codes with this prefix."),
+    ] = field(default=())
+    ignore: Annotated[
+        tuple[str, ...],
+        Parameter(name="--ignore", consume_multiple=False, help="Do not show codes with this prefix."),
+    ] = field(default=())
+
+
+def style(stream: object = None) -> Style:
+    """Colour if the stream is a terminal and NO_COLOR is not set."""
+    import os
+
+    stream = sys.stdout if stream is None else stream
+    terminal = getattr(stream, "isatty", lambda: False)()
+    return COLOUR if terminal and not os.environ.get("NO_COLOR") else PLAIN
+
+
+def emit(text: str, output: Path | None) -> None:
+    """Write a result to stdout, or to a file that may not exist as anything but a plain file."""
+    if output is None:
+        sys.stdout.write(text)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OrinportError(f"{str(output)!r} cannot be written: {error.strerror}.") from error
+
+
+def progress(message: str) -> None:
+    """One line of progress on stderr, on terminals only."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{message[:100]}")
+        sys.stderr.flush()

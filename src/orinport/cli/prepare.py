@@ -1,0 +1,60 @@
+"""`orinport prepare`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from orinport.cli.options import ModelOptions, ModelPath, TargetOptions, progress, style
+
+__all__ = ["prepare"]
+
+_DEFAULT_TARGET = TargetOptions()
+_DEFAULT_MODEL = ModelOptions()
+
+
+def prepare(
+    model: ModelPath,
+    /,
+    *,
+    target: TargetOptions = _DEFAULT_TARGET,
+    model_options: ModelOptions = _DEFAULT_MODEL,
+    output: Annotated[
+        Path | None,
+        Parameter(name=["--output", "-o"], help="The folder to write; by default the model's name + .orin."),
+    ] = None,
+    force: Annotated[bool, Parameter(name="--force", negative="", help="Replace an existing bundle.")] = False,
+    keep_io: Annotated[
+        bool,
+        Parameter(name="--keep-io", negative="", help="Leave the network's inputs and outputs as they are."),
+    ] = False,
+    dla_core: Annotated[int, Parameter(help="The DLA core that build.sh builds for.")] = 0,
+) -> int:
+    """Rewrite a network until the DLA takes it, prove that it still computes the same, and write the bundle.
+
+    The bundle holds model.onnx, build.sh, report.json and report.txt. The input file is never touched.
+    Exit status: 0 if every layer is `dla` afterwards, 1 if not, 2 if the model or the options are unusable.
+    """
+    import sys
+
+    import orinport
+    from orinport.report.text import prepare_text
+
+    report = orinport.prepare(
+        model,
+        target=target.target,
+        precision=target.precision,
+        shapes=model_options.shapes or None,
+        standalone=target.standalone,
+        output=output,
+        force=force,
+        keep_io=keep_io,
+        dla_core=dla_core,
+        progress=progress,
+    )
+    progress("")
+    sys.stdout.write(prepare_text(report, style()))
+    proved = report.proof is None or report.proof.equal
+    return 0 if report.after.clean and proved else 1

@@ -1,0 +1,105 @@
+"""`place`: verdicts to regions, one for each DLA loadable and each run of GPU layers.
+
+Layers that are `unknown` are placed on the GPU: that is the safe assumption, and what TensorRT does with
+GPU fallback. All layers of one loadable share one batch size, so layers of another batch open a region of
+their own (TensorRT documentation, "Working with DLA", 10.16 to 11.4.1).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orinport.model.layer import Layer, LayerKind, Tensor
+from orinport.model.partition import partition
+from orinport.placement.formats import edge_format
+from orinport.placement.placement import Placement, Region
+from orinport.rules.finding import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from orinport.targets.target import Precision, Target
+
+__all__ = ["place"]
+
+
+def place(
+    layers: Sequence[Layer],
+    verdicts: Mapping[int, Verdict],
+    *,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    target: Target,
+    precision: Precision,
+) -> Placement:
+    """Place `layers` (in topological order) by their verdicts, given by `Layer.index`.
+
+    `inputs` and `outputs` are the network's, in order.
+    """
+
+    def colour(layer: Layer) -> tuple[str, int | None] | None:
+        if layer.kind is LayerKind.CONSTANT or verdicts[layer.index] is Verdict.BLOCKED:
+            return None
+        if verdicts[layer.index] is Verdict.DLA:
+            return "dla", layer.outputs[0].batch if layer.outputs else None
+        return "gpu", None
+
+    groups = partition(layers, colour)
+    device = {layer.index: "dla" if verdicts[layer.index] is Verdict.DLA else "gpu" for layer in layers}
+    readers: dict[str, list[Layer]] = {}
+    makers: dict[str, Layer] = {}
+    for layer in layers:
+        if layer.kind is LayerKind.CONSTANT:
+            continue
+        for tensor in layer.inputs:
+            readers.setdefault(tensor.name, []).append(layer)
+        for tensor in layer.outputs:
+            makers[tensor.name] = layer
+    network_outputs = {tensor.name for tensor in outputs}
+    regions = tuple(_region(device[group[0].index], group, readers, network_outputs) for group in groups)
+    transitions = sum(
+        any(device[reader.index] != device[maker.index] for reader in readers.get(name, ()))
+        for name, maker in makers.items()
+    )
+    all_dla = bool(regions) and all(region.device == "dla" for region in regions)
+
+    def users(tensor: Tensor) -> list[Layer]:
+        maker = makers.get(tensor.name)
+        return [*([maker] if maker else []), *readers.get(tensor.name, ())]
+
+    def on_dla(tensor: Tensor) -> bool:
+        return all_dla or (bool(users(tensor)) and all(device[u.index] == "dla" for u in users(tensor)))
+
+    return Placement(
+        regions=regions,
+        inputs=tuple(
+            edge_format(
+                t,
+                readers.get(t.name, ()),
+                on_dla=on_dla(t),
+                is_input=True,
+                target=target,
+                precision=precision,
+            )
+            for t in inputs
+        ),
+        outputs=tuple(
+            edge_format(t, (), on_dla=on_dla(t), is_input=False, target=target, precision=precision) for t in outputs
+        ),
+        transitions=transitions,
+    )
+
+
+def _region(
+    device: str, layers: Sequence[Layer], readers: Mapping[str, list[Layer]], network_outputs: set[str]
+) -> Region:
+    inside = {layer.index for layer in layers}
+    made = {tensor.name for layer in layers for tensor in layer.outputs}
+    inputs = {t.name: t for layer in layers for t in layer.runtime_inputs if t.name not in made}
+    outputs = {
+        t.name: t
+        for layer in layers
+        for t in layer.outputs
+        if t.name in network_outputs or any(reader.index not in inside for reader in readers.get(t.name, ()))
+    }
+    return Region(device, tuple(layers), tuple(inputs.values()), tuple(outputs.values()))

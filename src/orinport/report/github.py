@@ -1,0 +1,46 @@
+"""Workflow commands of GitHub Actions: one annotation a reason."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orinport.rules.finding import Verdict
+
+if TYPE_CHECKING:
+    from orinport.results import CheckReport, Reason
+
+__all__ = ["github_text"]
+
+_COMMANDS = {
+    Verdict.BLOCKED: "error",
+    Verdict.GPU: "error",
+    Verdict.UNKNOWN: "warning",
+    Verdict.DLA: "notice",
+    None: "notice",
+}
+_NODES_SHOWN = 5
+
+
+def github_text(report: CheckReport) -> str:
+    """One `::error file=...::message` line a reason; empty if there is none."""
+    return "".join(f"{_line(reason, report.model)}\n" for reason in report.reasons)
+
+
+def _line(reason: Reason, model: str) -> str:
+    first = reason.findings[0]
+    names = list(dict.fromkeys(node for finding in reason.findings for node in finding.nodes))
+    where = f" Nodes: {', '.join(names[:_NODES_SHOWN])}" if names else ""
+    more = f" and {len(names) - _NODES_SHOWN} more" if len(names) > _NODES_SHOWN else ""
+    message = f"{first.message} {first.help}{where}{more} ({first.source})"
+    return (
+        f"::{_COMMANDS[reason.verdict]} file={_property(model)},title={_property('orinport ' + reason.code)}"
+        f"::{_data(message)}"
+    )
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,156 @@
+"""Plain text for a terminal: findings grouped by reason, then what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orinport.report.style import PLAIN, Style, clean
+from orinport.rules.finding import Finding, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orinport.results import CheckReport, PrepareReport, Reason, VerifyReport
+
+__all__ = ["check_text", "prepare_text", "verify_text"]
+
+_NODES_SHOWN = 8
+
+
+def check_text(report: CheckReport, style: Style = PLAIN) -> str:
+    """The report of `check`: a headline, one paragraph a reason, one closing line."""
+    lines = [
+        style.bold(f"{clean(report.model)} on {report.target.name}, {report.precision.value}"),
+        "",
+        _counts(report, style),
+    ]
+    stopping = [reason for reason in report.reasons if reason.verdict is not None]
+    notes = [reason for reason in report.reasons if reason.verdict is None]
+    touched = sum(row.verdict is not Verdict.DLA for row in report.layers)
+    if touched:
+        lines.append(f"{_plural(touched, 'layer')} not on the DLA, {_plural(len(stopping), 'reason')}:")
+    for reason in [*stopping, *notes]:
+        lines += ["", *_reason(reason, style)]
+    lines += ["", _closing(report, style)]
+    return "\n".join(lines) + "\n"
+
+
+def prepare_text(report: PrepareReport, style: Style = PLAIN) -> str:
+    """The report of `prepare`: before, what was done, after, and the command to run on the board."""
+    before, after = report.before, report.after
+    lines = [
+        style.bold(f"{clean(after.model)} on {after.target.name}, {after.precision.value}"),
+        "",
+        f"before: {_counts(before, style)}",
+        f"after:  {_counts(after, style)}",
+        "",
+        *_rewrites(report, style),
+        *_edges(report),
+        *_proof(report.proof, style),
+        *(clean(f"note: {note}") for note in report.notes),
+    ]
+    for reason in after.reasons:
+        lines += ["", *_reason(reason, style)]
+    if report.files:
+        lines += ["", f"written to {clean(str(report.folder))}: {', '.join(map(clean, report.files))}"]
+        lines.append("On the board, in that folder: sh build.sh")
+    return "\n".join(lines) + "\n"
+
+
+def verify_text(report: VerifyReport, style: Style = PLAIN) -> str:
+    """The report of `verify`: one line an output."""
+    lines = [f"{clean(report.candidate)} against {clean(report.reference)}, {_plural(report.cases, 'random input')}"]
+    for row in report.rows:
+        word = style.good("equal") if row.equal else style.bad("DIFFERS")
+        lines.append(
+            f"  {clean(row.output)} {list(row.shape)}: {word}, largest difference {row.max_abs:.3g}"
+            f" ({row.max_rel:.3g} of the largest value; tolerance {row.tolerance:.3g})"
+        )
+    if report.diverges_at:
+        lines.append(f"  first tensor that differs: {clean(report.diverges_at)}")
+    return "\n".join(lines) + "\n"
+
+
+def _counts(report: CheckReport, style: Style) -> str:
+    parts = [f"{report.count(Verdict.DLA)} dla"]
+    for verdict, paint in (
+        (Verdict.GPU, style.warn),
+        (Verdict.UNKNOWN, style.warn),
+        (Verdict.BLOCKED, style.bad),
+    ):
+        number = report.count(verdict)
+        parts.append(paint(f"{number} {verdict.value}") if number else f"{number} {verdict.value}")
+    loadables = _plural(report.placement.loadables, "DLA loadable")
+    return f"{_plural(len(report.layers), 'layer')}: {', '.join(parts)}; {loadables}"
+
+
+def _reason(reason: Reason, style: Style) -> list[str]:
+    first = reason.findings[0]
+    word = {
+        Verdict.BLOCKED: style.bad("blocked"),
+        Verdict.GPU: style.warn("gpu"),
+        Verdict.UNKNOWN: style.warn("unknown"),
+        None: "note",
+        Verdict.DLA: "note",
+    }[reason.verdict]
+    layers = len({finding.layer for finding in reason.findings if finding.layer})
+    where = f"  ({_plural(layers, 'layer')})" if layers else ""
+    lines = [f"{style.bold(reason.code)} {word}{where}: {clean(first.message)}"]
+    others = sorted({clean(finding.message) for finding in reason.findings[1:]} - {clean(first.message)})
+    lines += [f"  also: {message}" for message in others[:3]]
+    if len(others) > 3:
+        lines.append(f"  also: {len(others) - 3} more messages of this kind, all in the JSON report")
+    if first.help:
+        lines.append(f"  help: {clean(first.help)}")
+    if first.fix is not None:
+        lines.append(f"  fix: orinport prepare applies {first.fix.rewrite} ({first.fix.safety})")
+    lines.append(f"  source: {clean(first.source)} ({first.confidence.value})")
+    if layers:
+        lines.append(f"  nodes: {_nodes(reason.findings)}")
+    return lines
+
+
+def _nodes(findings: Sequence[Finding]) -> str:
+    names = list(dict.fromkeys(clean(node) for finding in findings for node in finding.nodes))
+    shown = ", ".join(names[:_NODES_SHOWN])
+    return shown if len(names) <= _NODES_SHOWN else f"{shown} and {len(names) - _NODES_SHOWN} more"
+
+
+def _closing(report: CheckReport, style: Style) -> str:
+    if report.all_dla:
+        return style.good("Every layer is one that the DLA takes.")
+    fixable = any(finding.fix for finding in report.findings)
+    step = "orinport prepare applies the fixes named above" if fixable else "no rewrite is known for what remains"
+    return f"{step}; orinport explain CODE tells more about a code."
+
+
+def _rewrites(report: PrepareReport, style: Style) -> list[str]:
+    counts = report.log.counts()
+    if not counts:
+        return ["no rewrite was applied"]
+    done = ", ".join(f"{name} x{number}" for name, number in counts.items())
+    lines = [f"rewrites, each proved in ONNX Runtime: {done}"]
+    lines += [style.bad(f"rolled back, a defect of orinport: {clean(str(entry))}") for entry in report.log.rolled_back]
+    return lines
+
+
+def _edges(report: PrepareReport) -> list[str]:
+    return [
+        clean(
+            f"edge moved: {edge.kind} {edge.name} was {list(edge.original_shape)}, on the board {list(edge.shape)}"
+            " (mapping in report.json under io)"
+        )
+        for edge in report.edges
+    ]
+
+
+def _proof(proof: VerifyReport | None, style: Style) -> list[str]:
+    if proof is None:
+        return ["whole network: not run, see the notes"]
+    worst = max((row.max_rel for row in proof.rows), default=0.0)
+    word = style.good("equal") if proof.equal else style.bad("DIFFERS")
+    return [f"whole network before and after in ONNX Runtime: {word}, largest relative difference {worst:.2g}"]
+
+
+def _plural(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,21 @@
+"""Reading the package's own TOML files."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+__all__ = ["read_toml"]
+
+
+def read_toml(file: Traversable) -> dict[str, Any]:
+    """The content of one TOML file inside the package."""
+    return tomllib.loads(file.read_text(encoding="utf-8"))
