@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+TORCH ?= torch>=2.5
 export ORINPORT_CACHE ?= $(CURDIR)/$(VENV)/cache
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help setup demo test test-all lint docs bench clean
+.PHONY: help setup demo test test-slow test-all lint torch docs clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -20,11 +21,11 @@ $(STAMP): $(BIN)/python pyproject.toml
 	@touch $@
 
 $(VENV)/.installed-dev: $(STAMP)
-	$(BIN)/python -m pip install -q -e '.[dev,image]'
+	$(BIN)/python -m pip install -q -e '.[dev,image,tensorrt]'
 	@touch $@
 
-$(VENV)/.installed-all: $(VENV)/.installed-dev
-	$(BIN)/python tools/install_optional.py
+$(VENV)/.installed-torch: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install -q '$(TORCH)' onnxscript
 	@touch $@
 
 setup: $(STAMP) ## install orinport into .venv
@@ -32,16 +33,20 @@ setup: $(STAMP) ## install orinport into .venv
 demo: $(STAMP) ## prepare ResNet-50 and a matrix product for the DLA
 	$(BIN)/python examples/demo.py
 
-test: $(VENV)/.installed-all ## run the tests (under 10 minutes)
+test: $(VENV)/.installed-dev ## run the tests (under 10 minutes)
 	$(BIN)/python -m pytest -m 'not slow'
 
-test-all: $(VENV)/.installed-all ## run the slow tests too
-	$(BIN)/python -m pytest
+test-slow: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m slow
 
-lint: $(VENV)/.installed-all ## ruff and mypy
+test-all: test test-slow ## run the slow tests too
+
+lint: $(VENV)/.installed-dev ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+torch: $(VENV)/.installed-torch ## add PyTorch, so that its tests run too (TORCH='torch==2.13.0' picks a version)
 
 docs: $(VENV)/.installed-dev ## regenerate the pages made from docstrings
 	$(BIN)/python tools/write_docs.py
