@@ -1,0 +1,60 @@
+"""Write the models that the documentation uses: `python examples/models.py FOLDER`.
+
+- `resnet50.onnx`: the ResNet-50 that the onnx package ships for its own tests (real layers, made-up weights)
+- `squeezenet.onnx`: likewise
+- `product_runtime.onnx`: Y = A B, 128x1024 times 1024x128, both inputs at run time
+- `product_constant.onnx`: the same with a constant right-hand side
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
+
+
+def light_network(name: str, folder: Path) -> Path:
+    """Copy one of the onnx package's own networks into `folder`."""
+    return Path(shutil.copyfile(LIGHT / f"light_{name}.onnx", folder / f"{name}.onnx"))
+
+
+def matrix_product(path: Path, m: int = 128, k: int = 1024, n: int = 128, *, constant: bool) -> Path:
+    """Write Y = A B with A (m, k) and B (k, n), B constant or a second input."""
+    inputs = [helper.make_tensor_value_info("A", TensorProto.FLOAT, [m, k])]
+    initializers = []
+    if constant:
+        values = np.random.default_rng(0).standard_normal((k, n), dtype=np.float32) / np.float32(k**0.5)
+        initializers.append(numpy_helper.from_array(values, "B"))
+    else:
+        inputs.append(helper.make_tensor_value_info("B", TensorProto.FLOAT, [k, n]))
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["A", "B"], ["Y"], name="product")],
+        "product",
+        inputs,
+        [helper.make_tensor_value_info("Y", TensorProto.FLOAT, [m, n])],
+        initializers,
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def write_all(folder: Path) -> dict[str, Path]:
+    """Write every example model into `folder`; gives their paths by name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return {
+        "resnet50": light_network("resnet50", folder),
+        "squeezenet": light_network("squeezenet", folder),
+        "product_runtime": matrix_product(folder / "product_runtime.onnx", constant=False),
+        "product_constant": matrix_product(folder / "product_constant.onnx", constant=True),
+    }
+
+
+if __name__ == "__main__":
+    for path in write_all(Path(sys.argv[1] if len(sys.argv) > 1 else "out")).values():
+        print(path)
