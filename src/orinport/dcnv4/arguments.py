@@ -1,0 +1,248 @@
+"""The arguments of DCNv4 and FlashDeformAttn: meaning, derived sizes, and every check on them.
+
+All forms of the operators (reference, PyTorch, ONNX, CUDA, TensorRT) are described by these values, so a
+combination of arguments that one form refuses is refused by all, in the same words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from orinport.errors import OrinportError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["DeformAttnArguments", "Geometry", "offset_mask_width"]
+
+_ALIGNMENT = 8
+"""The width of offset_mask is a multiple of this, so that rows can be read by vector loads."""
+
+
+def offset_mask_width(group: int, taps: int) -> int:
+    """P = 8*ceil(3*G*K/8), the smallest width of `offset_mask` for `group` groups and `taps` taps."""
+    return -(-3 * group * taps // _ALIGNMENT) * _ALIGNMENT
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """What a DCNv4 operator is, apart from its data. Pairs are (height, width).
+
+    Raises OrinportError if a value makes no sense by itself.
+    """
+
+    group: int
+    group_channels: int
+    kernel: tuple[int, int] = (3, 3)
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+    offset_scale: float = 1.0
+    remove_center: bool = False
+
+    def __post_init__(self) -> None:
+        _at_least("group", self.group, 1)
+        _at_least("group_channels", self.group_channels, 1)
+        for name, low in (("kernel", 1), ("stride", 1), ("padding", 0), ("dilation", 1)):
+            pair = getattr(self, name)
+            if len(pair) != 2:
+                raise OrinportError(f"DCNv4: {name} must be a pair (height, width), not {pair!r}.")
+            for number in pair:
+                _at_least(name, number, low)
+        if not isfinite(self.offset_scale):
+            raise OrinportError(f"DCNv4: offset_scale must be finite, not {self.offset_scale}.")
+        if self.taps == 0:
+            raise OrinportError("DCNv4: a 1x1 kernel without its centre has no taps.")
+
+    @property
+    def channels(self) -> int:
+        """C = G*D."""
+        return self.group * self.group_channels
+
+    @property
+    def taps(self) -> int:
+        """K, the number of sampling points of one output pixel and group."""
+        return self.kernel[0] * self.kernel[1] - int(self.remove_center)
+
+    @property
+    def used_width(self) -> int:
+        """3*G*K, the numbers of one `offset_mask` vector that are read."""
+        return 3 * self.group * self.taps
+
+    @property
+    def width(self) -> int:
+        """P, the smallest legal length of one `offset_mask` vector."""
+        return offset_mask_width(self.group, self.taps)
+
+    @property
+    def tap_positions(self) -> tuple[tuple[int, int], ...]:
+        """(j, i), row and column in the kernel, of every tap in the order of the packing: down a column first."""
+        rows, columns = self.kernel
+        centre = (rows // 2, columns // 2)
+        return tuple(
+            (j, i) for i in range(columns) for j in range(rows) if not (self.remove_center and (j, i) == centre)
+        )
+
+    @property
+    def keeps_size(self) -> bool:
+        """Whether output pixel and input pixel correspond: stride 1 and padding that keeps H and W.
+
+        Only then may value and offset_mask lie in one tensor (the fused form).
+        """
+        return self.stride == (1, 1) and all(
+            2 * pad == dilation * (kernel - 1)
+            for pad, dilation, kernel in zip(self.padding, self.dilation, self.kernel, strict=True)
+        )
+
+    def output_size(self, height: int, width: int) -> tuple[int, int]:
+        """(Ho, Wo) for an input of height x width. Raises OrinportError if the kernel does not fit."""
+        rows, columns = (
+            (size + 2 * pad - (dilation * (kernel - 1) + 1)) // stride + 1
+            for size, pad, dilation, kernel, stride in zip(
+                (height, width), self.padding, self.dilation, self.kernel, self.stride, strict=True
+            )
+        )
+        if rows < 1 or columns < 1:
+            raise OrinportError(
+                f"DCNv4: a {self.kernel[0]}x{self.kernel[1]} kernel with dilation {self.dilation} and padding "
+                f"{self.padding} does not fit into {height}x{width} pixels."
+            )
+        return rows, columns
+
+    def check(self, value: Sequence[int], offset_mask: Sequence[int]) -> tuple[int, int, int, int]:
+        """(N, Ho, Wo, P) for these shapes of `value` (N, H, W, C) and `offset_mask` (N, Ho, Wo, P).
+
+        Raises OrinportError, with the numbers, if they do not belong together.
+        """
+        if len(value) != 4:
+            raise OrinportError(f"DCNv4: value must have shape (N, H, W, C), not {tuple(value)}.")
+        if len(offset_mask) != 4:
+            raise OrinportError(f"DCNv4: offset_mask must have shape (N, Ho, Wo, P), not {tuple(offset_mask)}.")
+        batch, height, width, channels = value
+        if min(value) < 1:
+            raise OrinportError(f"DCNv4: value of shape {tuple(value)} is empty.")
+        if channels != self.channels:
+            raise OrinportError(
+                f"DCNv4: value has {channels} channels, but {self.group} groups of {self.group_channels} "
+                f"need {self.channels}."
+            )
+        rows, columns = self.output_size(height, width)
+        if tuple(offset_mask[:3]) != (batch, rows, columns):
+            raise OrinportError(
+                f"DCNv4: offset_mask has shape {tuple(offset_mask)}, but value of shape {tuple(value)} "
+                f"needs ({batch}, {rows}, {columns}, P)."
+            )
+        self.check_width(offset_mask[3])
+        return batch, rows, columns, offset_mask[3]
+
+    def check_width(self, width: int) -> None:
+        """Raise OrinportError if P is too small or no multiple of 8."""
+        if width < self.used_width:
+            raise OrinportError(
+                f"DCNv4: offset_mask has {width} numbers a pixel, but {self.group} groups with {self.taps} taps "
+                f"need {self.used_width}."
+            )
+        if width % _ALIGNMENT:
+            raise OrinportError(
+                f"DCNv4: offset_mask has {width} numbers a pixel, which is no multiple of {_ALIGNMENT}; "
+                f"pad them to {-(-width // _ALIGNMENT) * _ALIGNMENT}."
+            )
+
+    def check_fused(self, value_offset_mask: Sequence[int]) -> tuple[int, int, int, int]:
+        """(N, H, W, P) for the fused input (N, H, W, C+P), whose value comes first.
+
+        Raises OrinportError if the shape does not fit, or if input and output pixels do not correspond.
+        """
+        if not self.keeps_size:
+            raise OrinportError(
+                f"DCNv4: value and offset_mask can lie in one tensor only if the output has the input's size; "
+                f"kernel {self.kernel}, stride {self.stride}, padding {self.padding} and dilation {self.dilation} "
+                "change it."
+            )
+        if len(value_offset_mask) != 4:
+            raise OrinportError(
+                f"DCNv4: the fused input must have shape (N, H, W, C+P), not {tuple(value_offset_mask)}."
+            )
+        if min(value_offset_mask) < 1:
+            raise OrinportError(f"DCNv4: the fused input of shape {tuple(value_offset_mask)} is empty.")
+        batch, height, width, row = value_offset_mask
+        self.check_width(row - self.channels)
+        return batch, height, width, row - self.channels
+
+
+@dataclass(frozen=True, slots=True)
+class DeformAttnArguments:
+    """What a FlashDeformAttn operator is, apart from its data: (H, W) of every level, and points per level."""
+
+    levels: tuple[tuple[int, int], ...]
+    points: int = 8
+
+    def __post_init__(self) -> None:
+        _at_least("points", self.points, 1, "FlashDeformAttn")
+        if not self.levels:
+            raise OrinportError("FlashDeformAttn: there must be at least one level.")
+        for level in self.levels:
+            if len(level) != 2:
+                raise OrinportError(f"FlashDeformAttn: a level is (height, width), not {tuple(level)}.")
+            for number in level:
+                _at_least("a level's size", number, 1, "FlashDeformAttn")
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """First row of every level in `value`, if the levels follow each other without gaps."""
+        starts = [0]
+        for height, width in self.levels[:-1]:
+            starts.append(starts[-1] + height * width)
+        return tuple(starts)
+
+    @property
+    def rows(self) -> int:
+        """The sum of H*W over all levels."""
+        return sum(height * width for height, width in self.levels)
+
+    @property
+    def width(self) -> int:
+        """3*L*K, the last dimension of `sampling_loc_attn`."""
+        return 3 * len(self.levels) * self.points
+
+    def check(
+        self, value: Sequence[int], starts: Sequence[int], sampling_loc_attn: Sequence[int]
+    ) -> tuple[int, int, int, int]:
+        """(B, Q, G, D) for `value` (B, N, G, D) and `sampling_loc_attn` (B, Q, G, 3*L*K).
+
+        Raises OrinportError, with the numbers, if they do not belong together.
+        """
+        if len(value) != 4:
+            raise OrinportError(f"FlashDeformAttn: value must have shape (B, N, G, D), not {tuple(value)}.")
+        if len(sampling_loc_attn) != 4:
+            raise OrinportError(
+                f"FlashDeformAttn: sampling_loc_attn must have shape (B, Q, G, 3*L*K), not {tuple(sampling_loc_attn)}."
+            )
+        batch, rows, group, channels = value
+        if min(value) < 1 or min(sampling_loc_attn) < 1:
+            raise OrinportError(
+                f"FlashDeformAttn: value of shape {tuple(value)} or sampling_loc_attn of shape "
+                f"{tuple(sampling_loc_attn)} is empty."
+            )
+        if (sampling_loc_attn[0], sampling_loc_attn[2], sampling_loc_attn[3]) != (batch, group, self.width):
+            raise OrinportError(
+                f"FlashDeformAttn: sampling_loc_attn has shape {tuple(sampling_loc_attn)}, but value of shape "
+                f"{tuple(value)}, {len(self.levels)} levels and {self.points} points need "
+                f"({batch}, Q, {group}, {self.width})."
+            )
+        if len(starts) != len(self.levels):
+            raise OrinportError(f"FlashDeformAttn: {len(self.levels)} levels, but {len(starts)} level starts.")
+        for (height, width), start in zip(self.levels, starts, strict=True):
+            if start < 0 or start + height * width > rows:
+                raise OrinportError(
+                    f"FlashDeformAttn: a level of {height}x{width} that starts at row {start} does not lie inside "
+                    f"the {rows} rows of value."
+                )
+        return batch, sampling_loc_attn[1], group, channels
+
+
+def _at_least(name: str, number: int, low: int, operator: str = "DCNv4") -> None:
+    if isinstance(number, bool) or int(number) != number or number < low:
+        raise OrinportError(f"{operator}: {name} must be a whole number of at least {low}, not {number!r}.")
