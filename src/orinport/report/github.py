@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from orinport.report.style import clean
 from orinport.rules.finding import Verdict
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ def _line(reason: Reason, model: str) -> str:
 
 
 def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    """`text` on one line: line breaks and other control characters made visible, `%` escaped."""
+    return clean(text).replace("%", "%25")
 
 
 def _property(text: str) -> str:
