@@ -7,13 +7,13 @@ import os
 from pathlib import Path
 
 import pytest
-from report_values import HOSTILE, check_report, verify_report
 
 from orinport.report.github import github_text
 from orinport.report.json import check_document, dumps, verify_document
 from orinport.report.sarif import sarif_document
 from orinport.report.style import COLOUR, clean
 from orinport.report.text import check_text, verify_text
+from values import HOSTILE, check_report, verify_report
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 TITLES = {"DLA001": "matrix product", "DLA099": "undocumented layer", "DLA190": "kernel limit"}
