@@ -1,1 +1,28 @@
+"""Targets: hardware times software, and the catalogue of what the DLA takes there."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from orinport.targets.catalogue import catalogue_rows, log_messages, rows_for
+    from orinport.targets.load import list_targets, load_target
+
+__all__ = ["catalogue_rows", "list_targets", "load_target", "log_messages", "rows_for"]
+
+_HOMES = {
+    "catalogue_rows": "orinport.targets.catalogue",
+    "log_messages": "orinport.targets.catalogue",
+    "rows_for": "orinport.targets.catalogue",
+    "list_targets": "orinport.targets.load",
+    "load_target": "orinport.targets.load",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name from its module when it is first asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,6 +15,7 @@ __all__ = [
     "Confidence",
     "Figure",
     "Hardware",
+    "LogMessage",
     "Platform",
     "PowerMode",
     "Precision",
@@ -112,7 +113,7 @@ class RuleRow:
     id: str
     layers: tuple[str, ...]
     kind: str
-    """limit, accept, refuse, tie, behaviour or advice."""
+    """limit, accept, refuse, tie, behaviour, advice, open (undocumented) or conflict (between documents)."""
     text: str
     platforms: tuple[Platform, ...]
     precisions: tuple[Precision, ...]
@@ -125,7 +126,26 @@ class RuleRow:
     """`until` is only the last document that was to be had: the row holds on as inferred."""
     source: str
     confidence: Confidence
-    values: Mapping[str, object]
+    values: Mapping[str, Any]
+    inferred_before: Version | None = None
+    """Below this version the row is inferred: no document names its first version."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogMessage:
+    """One message of builder, run time or trtexec, and what it means.
+
+    `texts` are the wordings on record, `pattern` is a regular expression that finds them in a log and has
+    the group `layer` where the message names one.
+    """
+
+    id: str
+    texts: tuple[str, ...]
+    pattern: str
+    seen: str
+    """TensorRT versions or tools in which the wording occurs."""
+    meaning: str
+    rows: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
