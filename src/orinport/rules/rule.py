@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from orinport.model.layer import Layer, LayerKind
-    from orinport.rules.finding import Finding
+    from orinport.rules.finding import Finding, Verdict
     from orinport.targets.target import Precision, RuleRow, Target
 
 __all__ = ["Context", "LayerRule", "NetworkRule", "Rule"]
@@ -35,6 +35,10 @@ class Context:
     """Names of the network's inputs."""
     outputs: frozenset[str]
     """Names of the network's outputs."""
+    covered: frozenset[LayerKind] = frozenset()
+    """Layer kinds on which at least one rule speaks."""
+    verdicts: Mapping[int, Verdict] = field(default_factory=dict)
+    """Verdicts so far by `Layer.index`; network rules see those of the layers, and of network rules before them."""
 
 
 class Rule(ABC):
@@ -61,7 +65,7 @@ class LayerRule(Rule):
 
 
 class NetworkRule(Rule):
-    """Looks at the whole network, after the layers have their verdicts."""
+    """Looks at the whole network, after the layers have their verdicts; rules run in the order of their codes."""
 
     @abstractmethod
     def check(self, layers: Sequence[Layer], context: Context) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from orinport.targets.version import Version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from importlib.resources.abc import Traversable
+    from importlib.abc import Traversable
 
 __all__ = ["list_targets", "load_target"]
 

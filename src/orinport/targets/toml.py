@@ -11,11 +11,12 @@ else:
     import tomli as tomllib
 
 if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
+    from importlib.abc import Traversable
 
 __all__ = ["read_toml"]
 
 
 def read_toml(file: Traversable) -> dict[str, Any]:
     """The content of one TOML file inside the package."""
-    return tomllib.loads(file.read_text(encoding="utf-8"))
+    table: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
+    return table
