@@ -1,1 +1,47 @@
+"""The network: read, checked, with concrete shapes; and what TensorRT's parser makes of it."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from orinport.model.layer import DType, Layer, LayerKind, Tensor
+    from orinport.model.load import load
+    from orinport.model.lower.lower import lower
+    from orinport.model.model import Model
+    from orinport.model.save import copy_model, save, to_proto
+
+__all__ = [
+    "DType",
+    "Layer",
+    "LayerKind",
+    "Model",
+    "Tensor",
+    "copy_model",
+    "load",
+    "lower",
+    "save",
+    "to_proto",
+]
+
+_HOME = {
+    "DType": "orinport.model.layer",
+    "Layer": "orinport.model.layer",
+    "LayerKind": "orinport.model.layer",
+    "Model": "orinport.model.model",
+    "Tensor": "orinport.model.layer",
+    "copy_model": "orinport.model.save",
+    "load": "orinport.model.load",
+    "lower": "orinport.model.lower.lower",
+    "save": "orinport.model.save",
+    "to_proto": "orinport.model.save",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,224 @@
+"""Constant folding: shape arithmetic, and expressions of constants alone.
+
+What is small becomes an initializer in place of the node, under the same name. What is larger than `SMALL`
+elements is only *known*: the node stays, and its output carries a tensor that is computed when somebody reads it,
+so that neither the file nor the memory grows. Q/DQ nodes, random operators and everything with a state are never
+folded; an `If` with a constant condition becomes the branch that it takes.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from orinport.errors import OrinportError
+from orinport.model.evaluate import evaluate, foldable, shrinks
+from orinport.model.model import SMALL, numpy_of, shape_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Folder"]
+
+_MAX_KNOWN = 1 << 31
+"""Elements up to which a constant that nobody may ever read is still called known."""
+
+
+class Folder:
+    """Folds the nodes of one main graph, one after the other, in topological order."""
+
+    def __init__(self, model: ir.Model) -> None:
+        self.graph = model.graph
+        self.opset = model.graph.opset_imports[""]
+        self.changed = False
+        self._outputs = set(model.graph.outputs)
+        self._arrays: dict[ir.Value, np.ndarray] = {}
+        self._names: set[str] | None = None
+
+    def small(self, value: ir.Value | None, limit: int = SMALL) -> np.ndarray | None:
+        """The array of a constant of at most `limit` elements, or None."""
+        if value is None or value.const_value is None or value.const_value.size > limit:
+            return None
+        if value not in self._arrays:
+            self._arrays[value] = numpy_of(value.const_value, value.name or "")
+        return self._arrays[value]
+
+    def fold(self, node: ir.Node) -> None:
+        """Replace `node` by constants, or mark its outputs as known, if its inputs allow it."""
+        if node.domain or not node.outputs:
+            return
+        if node.op_type in ("Shape", "Size"):
+            self._fold_shape(node)
+            return
+        for value in node.inputs:
+            if value is not None and value.const_value is None:
+                return
+        if not node.inputs or not foldable(node):
+            return
+        if node.op_type == "Identity" and node.outputs[0] not in self._outputs:
+            self._bypass(node)
+            return
+        self._fold_expression(node)
+
+    def branch(self, node: ir.Node) -> Sequence[ir.Node] | None:
+        """Put the branch that an `If` with a constant condition takes in its place; returns the branch's nodes."""
+        if node.op_type != "If" or node.domain or len(node.inputs) != 1:
+            return None
+        condition = self.small(node.inputs[0], limit=1)
+        if condition is None or condition.size != 1:
+            return None
+        taken = node.attributes["then_branch" if condition.reshape(()) else "else_branch"].as_graph()
+        if taken.inputs or len(taken.outputs) != len(node.outputs):
+            return None
+        return self._splice(node, taken)
+
+    def _fold_shape(self, node: ir.Node) -> None:
+        source = node.inputs[0] if node.inputs else None
+        shape = None if source is None else shape_of(source)
+        if shape is None:
+            return
+        if node.op_type == "Size":
+            self._become(node, [np.array(prod(shape), dtype=np.int64)])
+            return
+        start, end = node.attributes.get("start"), node.attributes.get("end")
+        part = shape[slice(0 if start is None else start.as_int(), None if end is None else end.as_int())]
+        self._become(node, [np.array(part, dtype=np.int64)])
+
+    def _fold_expression(self, node: ir.Node) -> None:
+        shapes = [shape_of(value) if value.name else () for value in node.outputs]
+        if None in shapes and not shrinks(node):
+            return
+        work = sum(value.const_value.size for value in node.inputs if value is not None and value.const_value)
+        made = sum(prod(shape) for shape in shapes if shape is not None)
+        if work + made > 2 * SMALL:
+            self._know(node, shapes)
+            return
+        try:
+            arrays = evaluate(node, [self.small(v, 2 * SMALL) for v in node.inputs], self.opset)
+        except Exception:  # values that do not fit, or operators beyond the reference: the node stays
+            return
+        if len(arrays) >= len(node.outputs) and all(
+            not value.name or self._fits(value, array) for value, array in zip(node.outputs, arrays, strict=False)
+        ):
+            self._become(node, arrays)
+
+    def _fits(self, value: ir.Value, array: np.ndarray) -> bool:
+        """The result is what inference expects; otherwise one of both is wrong and nothing is folded."""
+        shape = shape_of(value)
+        if shape is not None and shape != array.shape:
+            return False
+        return value.dtype is None or value.dtype.numpy() == array.dtype
+
+    def _become(self, node: ir.Node, arrays: Sequence[np.ndarray]) -> None:
+        """Outputs of `node` turn into initializers, and the node goes; network outputs keep their node."""
+        self.changed = True
+        kept = False
+        for value, array in zip(node.outputs, arrays, strict=False):
+            if not value.name:
+                continue
+            tensor = ir.Tensor(np.ascontiguousarray(array) if array.ndim else array, name=value.name)
+            if value in self._outputs:
+                value.const_value, value.type, value.shape = tensor, ir.TensorType(tensor.dtype), ir.Shape(array.shape)
+                kept = True
+                continue
+            constant = ir.Value(
+                name=value.name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape), const_value=tensor
+            )
+            self._arrays[constant] = array
+            ir.convenience.replace_all_uses_with(value, constant)
+            self.graph.initializers.add(constant)
+        if kept:
+            for value in node.outputs:
+                if value.name in self.graph.initializers:
+                    value.name = f"{value.name}/folded"
+            return
+        self.graph.remove(node)
+
+    def _bypass(self, node: ir.Node) -> None:
+        source = node.inputs[0]
+        assert source is not None
+        self.changed = True
+        ir.convenience.replace_all_uses_with(node.outputs[0], source)
+        self.graph.remove(node)
+
+    def _know(self, node: ir.Node, shapes: Sequence[tuple[int, ...] | None]) -> None:
+        if len(shapes) != 1 or shapes[0] is None or prod(shapes[0]) > _MAX_KNOWN:
+            return
+        value = node.outputs[0]
+        if value.dtype is None:
+            return
+        value.const_value = ir.LazyTensor(
+            _Pending(node, self.opset), dtype=value.dtype, shape=ir.Shape(shapes[0]), name=value.name
+        )
+
+    def _splice(self, node: ir.Node, branch: ir.Graph) -> list[ir.Node]:
+        if self._names is None:
+            self._names = set(self.graph.initializers) | {v.name or "" for v in self.graph.inputs}
+            self._names.update(v.name or "" for n in self.graph for v in n.outputs)
+        self.changed = True
+        for value in list(branch.initializers.values()):
+            branch.initializers.pop(value.name)
+            value.name = self._unique(value.name or "constant")
+            self.graph.initializers.add(value)
+        nodes = list(branch)
+        results = list(branch.outputs)
+        branch.outputs.clear()
+        branch.remove(nodes)
+        for inner in nodes:
+            for value in inner.outputs:
+                if value.name:
+                    value.name = self._unique(value.name)
+        self.graph.insert_before(node, nodes)
+        made = []
+        for value, result in zip(node.outputs, results, strict=True):
+            if value in self._outputs:
+                identity = ir.Node("", "Identity", [result], num_outputs=1, name=f"{node.name}/Identity")
+                self.graph.insert_before(node, identity)
+                made.append((value, identity))
+            else:
+                ir.convenience.replace_all_uses_with(value, result)
+        names = [value.name for value, _ in made]
+        for value, identity in made:
+            new = identity.outputs[0]
+            new.type, new.shape = value.type, value.shape
+            ir.convenience.replace_all_uses_with(value, new)
+            for index, output in enumerate(self.graph.outputs):
+                if output is value:
+                    self.graph.outputs[index] = new
+        self.graph.remove(node)
+        for name, (_, identity) in zip(names, made, strict=True):
+            identity.outputs[0].name = name
+        self._outputs = set(self.graph.outputs)
+        return [*nodes, *(identity for _, identity in made)]
+
+    def _unique(self, name: str) -> str:
+        assert self._names is not None
+        candidate, count = name, 1
+        while candidate in self._names:
+            count += 1
+            candidate = f"{name}_{count}"
+        self._names.add(candidate)
+        return candidate
+
+
+class _Pending:
+    """A constant expression that is computed when it is read."""
+
+    def __init__(self, node: ir.Node, opset: int) -> None:
+        self.node = node
+        self.opset = opset
+
+    def __call__(self) -> ir.TensorProtocol:
+        name = self.node.outputs[0].name or ""
+        inputs = [
+            None if v is None or v.const_value is None else numpy_of(v.const_value, v.name or "")
+            for v in self.node.inputs
+        ]
+        try:
+            (array, *_) = evaluate(self.node, inputs, self.opset)
+        except Exception as error:
+            raise OrinportError(f"The constant {name!r} cannot be computed: {error}") from error
+        return ir.Tensor(array, name=name)

@@ -1,0 +1,177 @@
+"""Types and shapes of all values: onnx's inference on the whole network, then node by node where that ends.
+
+onnx's own inference is fast but gives up behind shape arithmetic that it cannot follow, behind operators that it
+does not know, and sometimes altogether. The second pass walks the nodes in order, folds what is constant
+(`fold`), and asks, for each node whose outputs are still unknown: the functions registered here for custom
+operators, onnx's inference for this node alone, and last what the file declares. What stays unknown stays None.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import onnx
+import onnx.shape_inference
+import onnx_ir as ir
+
+from orinport.model.fold import Folder
+from orinport.model.structure import schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+__all__ = ["complete", "infer_proto", "register"]
+
+
+_FUNCTIONS: dict[tuple[str, str], Any] = {}
+_PROVIDERS = {"custom_op": "orinport.dcnv4.infer"}
+"""Modules of ours that register the operators of a domain when they are imported, looked up at first sight."""
+_SMALL = 1 << 12
+_MAX_RANK = 32
+
+
+def register(domain: str, op_type: str, function: Any) -> None:
+    """Teach shape inference a custom operator.
+
+    `function(node, constant)` gets the `onnx_ir.Node` and `constant(value)`, the array of a small constant or
+    None; it returns for each output `(onnx_ir.DataType, shape)` or None if it cannot tell.
+    """
+    _FUNCTIONS[(domain, op_type)] = function
+
+
+def infer_proto(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """`proto` with what onnx's inference finds out about it; `proto` itself if that fails altogether."""
+    try:
+        return onnx.shape_inference.infer_shapes(proto, check_type=False, strict_mode=False, data_prop=True)
+    except Exception:  # whatever it is: the second pass does without
+        return proto
+
+
+def complete(
+    model: ir.Model, declared: Mapping[str, onnx.TypeProto], symbols: Mapping[str, int], folder: Folder
+) -> None:
+    """Fold what is constant and fill the types and shapes that are missing, in one walk over the main graph.
+
+    `declared` is what the file says about values, `symbols` the values of its named dimensions.
+    """
+    nodes = deque(model.graph)
+    single = _SingleNode(model, folder)
+    while nodes:
+        node = nodes.popleft()
+        taken = folder.branch(node)
+        if taken is not None:
+            nodes.extendleft(reversed(taken))
+            continue
+        gaps = [value for value in node.outputs if value.name and not _known(value)]
+        if gaps:
+            single.infer(node)
+        folder.fold(node)
+        for value in gaps:
+            if not _known(value):
+                _declare(value, declared.get(value.name or ""), symbols)
+
+
+def _known(value: ir.Value) -> bool:
+    if value.type is None or value.shape is None:
+        return value.type is not None and not isinstance(value.type, ir.TensorType)
+    return all(type(d) is int for d in value.shape.dims)
+
+
+def _declare(value: ir.Value, proto: onnx.TypeProto | None, symbols: Mapping[str, int]) -> None:
+    """Believe the file about `value`, as far as it says anything."""
+    if proto is None or proto.WhichOneof("value") != "tensor_type":
+        return
+    tensor = proto.tensor_type
+    if value.type is None and tensor.elem_type:
+        value.type = ir.TensorType(ir.DataType(tensor.elem_type))
+    if not tensor.HasField("shape") or (value.shape is not None and len(value.shape) != len(tensor.shape.dim)):
+        return
+    dims: list[int | str | None] = []
+    for index, dim in enumerate(tensor.shape.dim):
+        size = dim.dim_value if dim.WhichOneof("value") == "dim_value" else symbols.get(dim.dim_param)
+        ours = None if value.shape is None else value.shape[index]
+        dims.append(
+            ours if isinstance(ours, int) else size if size is not None and size >= 0 else dim.dim_param or None
+        )
+    value.shape = ir.Shape(dims)
+
+
+class _SingleNode:
+    """Inference for one node at a time, with the constants that it needs."""
+
+    def __init__(self, model: ir.Model, folder: Folder) -> None:
+        self.folder = folder
+        self.opsets = dict(model.graph.opset_imports)
+        self.imports = [onnx.OperatorSetIdProto(domain=d, version=v) for d, v in self.opsets.items()]
+        self.ir_version = model.ir_version or onnx.IR_VERSION
+
+    def infer(self, node: ir.Node) -> None:
+        """Set type and shape of the node's outputs where they can be found out."""
+        function = _function(node)
+        if function is not None:
+            found = function(node, self.folder.small)
+            for value, known in zip(node.outputs, found, strict=False):
+                if known is not None:
+                    value.type = ir.TensorType(known[0])
+                    value.shape = ir.Shape(known[1])
+            return
+        schema = schema_of(node.op_type, node.domain, self.opsets.get(node.domain, 1))
+        if schema is None or any(
+            a.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for a in node.attributes.values()
+        ):
+            return
+        with contextlib.suppress(Exception):  # a node that onnx cannot infer stays unknown
+            self._ask_onnx(node, schema)
+
+    def _ask_onnx(self, node: ir.Node, schema: onnx.defs.OpSchema) -> None:
+        proto = ir.serde.serialize_node(node)
+        types: dict[str, onnx.TypeProto] = {}
+        data: dict[str, onnx.TensorProto] = {}
+        for value in node.inputs:
+            if value is None or not value.name:
+                continue
+            if value.type is not None:
+                types[value.name] = _type_proto(value)
+            array = self.folder.small(value, _SMALL)
+            if array is not None and value.dtype in _DATA_TYPES:
+                data[value.name] = onnx.numpy_helper.from_array(array, value.name)
+        found = onnx.shape_inference.infer_node_outputs(
+            schema, proto, types, data, opset_imports=self.imports, ir_version=self.ir_version
+        )
+        for value in node.outputs:
+            if value.name and value.name in found:
+                _merge(value, found[value.name])
+
+
+_DATA_TYPES = (ir.DataType.INT64, ir.DataType.INT32, ir.DataType.FLOAT, ir.DataType.BOOL)
+
+
+def _function(node: ir.Node) -> Any:
+    key = (node.domain, node.op_type)
+    if key not in _FUNCTIONS and (provider := _PROVIDERS.pop(node.domain, None)):
+        with contextlib.suppress(ModuleNotFoundError):
+            import_module(provider)
+    return _FUNCTIONS.get(key)
+
+
+def _type_proto(value: ir.Value) -> onnx.TypeProto:
+    proto = onnx.TypeProto()
+    ir.serde.serialize_type_into(proto, value.type)
+    if value.shape is not None:
+        ir.serde.serialize_shape_into(proto, value.shape)
+    return proto
+
+
+def _merge(value: ir.Value, proto: onnx.TypeProto) -> None:
+    found = ir.serde.deserialize_type_proto_for_type(proto)
+    if found is not None:
+        value.type = found
+    shape = ir.serde.deserialize_type_proto_for_shape(proto)
+    if shape is None or (value.shape is not None and len(value.shape) != len(shape)):
+        return
+    ours: Iterable[Any] = value.shape or shape
+    value.shape = ir.Shape([new if isinstance(new, int) else old for new, old in zip(shape, ours, strict=True)])

@@ -1,0 +1,175 @@
+"""`load(source)`: from a path, bytes, a proto or an onnx_ir model to a `Model` that can be trusted."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import stat
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import google.protobuf.message
+import onnx
+import onnx_ir as ir
+
+from orinport.errors import OrinportError
+from orinport.model.external import ExternalData
+from orinport.model.fold import Folder
+from orinport.model.infer import complete, infer_proto
+from orinport.model.model import Model
+from orinport.model.shapes import apply_shapes, parse_shapes
+from orinport.model.skeleton import Skeleton, build_skeleton, stub
+from orinport.model.structure import check_structure, quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["load"]
+
+_PROTOBUF_LIMIT = 2**31 - 1
+logging.getLogger("onnx_ir").addHandler(logging.NullHandler())
+
+
+def load(source: Any, *, shapes: str | Sequence[str] | Mapping[str, Sequence[int]] | None = None) -> Model:
+    """Read a network and make it ready for all that follows.
+
+    `source` is a path, the bytes of a file, an `onnx.ModelProto` or an `onnx_ir.Model`; it is never changed.
+    `shapes` replaces dynamic dimensions of inputs, as `"x:1x3x224x224"` or a mapping. In the result model-local
+    functions are inlined, Constant nodes are initializers, shape arithmetic is folded, and shapes and types are
+    known wherever they can be. Weights are neither copied nor read.
+
+    Raises OrinportError, in one sentence, for whatever makes the network unusable.
+    """
+    if isinstance(source, Model):
+        source = source.ir
+    wanted = parse_shapes(shapes)
+    with _no_garbage_collection():
+        given = _read(source)
+        return _load(given, wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What was given, as a proto."""
+
+    proto: onnx.ModelProto
+    name: str
+    path: Path | None = None
+    held: dict[str, ir.TensorProtocol] = field(default_factory=dict)
+    """Tensors that the proto names by stubs."""
+
+
+def _load(given: _Given, wanted: Mapping[str, tuple[int, ...]]) -> Model:
+    external = ExternalData(None if given.path is None else given.path.parent)
+    check_structure(given.proto, frozenset(given.held))
+    skeleton = build_skeleton(given.proto, external, given.held)
+    symbols = apply_shapes(skeleton.proto.graph.input, wanted)
+    model = _to_ir(skeleton, infer_proto(skeleton.proto))
+    folder = Folder(model)
+    complete(model, skeleton.declared, symbols, folder)
+    if folder.changed:
+        _drop_unused_initializers(model.graph)
+    return Model(model, given.name, given.path)
+
+
+def _to_ir(skeleton: Skeleton, proto: onnx.ModelProto) -> ir.Model:
+    """The inferred skeleton as an onnx_ir model, with the real tensors back in their places."""
+    try:
+        model = ir.from_proto(proto)
+    except (ValueError, TypeError, KeyError, NotImplementedError, RuntimeError, AssertionError) as error:
+        raise OrinportError(f"The network cannot be read: {error}") from error
+    for name, value in model.graph.initializers.items():
+        if name in skeleton.initializers:
+            value.const_value = skeleton.initializers[name]
+    return model
+
+
+def _read(source: Any) -> _Given:
+    if isinstance(source, (str, os.PathLike)):
+        return _read_file(Path(source))
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        proto = _parse(bytes(source), "The given bytes")
+        return _Given(proto, proto.graph.name or "model")
+    if isinstance(source, onnx.ModelProto):
+        return _Given(source, source.graph.name or "model")
+    if isinstance(source, ir.Model):
+        return _from_ir(source)
+    raise OrinportError(
+        f"A network is a path, bytes, an onnx.ModelProto or an onnx_ir.Model, not {type(source).__name__}."
+    )
+
+
+def _read_file(path: Path) -> _Given:
+    shown = quote(str(path), 200)
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise OrinportError(f"{shown} is no plain file.")
+        if status.st_size > _PROTOBUF_LIMIT:
+            raise OrinportError(
+                f"{shown} has {status.st_size} bytes; an ONNX file ends at 2 GiB.", "Keep the weights as external data."
+            )
+        data = path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise OrinportError(f"{shown} cannot be read: {reason}.") from error
+    return _Given(_parse(data, shown), path.name, Path(os.path.abspath(path)))
+
+
+def _parse(data: bytes, what: str) -> onnx.ModelProto:
+    if not data:
+        raise OrinportError(f"{what} is empty.")
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except (google.protobuf.message.DecodeError, RuntimeError, ValueError) as error:
+        raise OrinportError(f"{what} is no ONNX network, or is damaged.") from error
+    return proto
+
+
+def _from_ir(source: ir.Model) -> _Given:
+    """A proto of an onnx_ir model whose tensors are stubs: no weight is copied."""
+    held: dict[str, ir.TensorProtocol] = {}
+    proto = onnx.ModelProto(ir_version=source.ir_version or onnx.IR_VERSION)
+    for domain, version in source.graph.opset_imports.items():
+        proto.opset_import.add(domain=domain, version=version)
+    try:
+        for node in source.graph:
+            proto.graph.node.append(ir.serde.serialize_node(node))
+        for value in source.graph.inputs:
+            ir.serde.serialize_value_into(proto.graph.input.add(), value)
+        for value in source.graph.outputs:
+            ir.serde.serialize_value_into(proto.graph.output.add(), value)
+        for function in source.functions.values():
+            proto.functions.append(ir.serde.serialize_function(function))
+    except (ValueError, TypeError, KeyError, RuntimeError) as error:
+        raise OrinportError(f"The onnx_ir model cannot be read: {error}") from error
+    for name, value in source.graph.initializers.items():
+        tensor = value.const_value
+        if tensor is None:
+            raise OrinportError(f"The initializer {quote(name)} has no data.")
+        key = f"#{len(held)}"
+        held[key] = tensor
+        proto.graph.initializer.append(stub(name, tensor.shape.numpy(), int(tensor.dtype), key))
+    proto.graph.name = source.graph.name or ""
+    return _Given(proto, source.graph.name or "model", held=held)
+
+
+def _drop_unused_initializers(graph: ir.Graph) -> None:
+    for value in [v for v in graph.initializers.values() if not v.uses() and not v.is_graph_output()]:
+        graph.initializers.pop(value.name)
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Hundreds of thousands of objects are made and none dies: collection passes would only cost time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,227 @@
+"""The network without its weights: a small proto that can be copied, changed and handed to onnx at no cost.
+
+The given proto is only read. In the skeleton Constant nodes have become initializers, model-local functions are
+inlined, nodes stand in topological order, and every tensor of more than a few bytes is a stub: dimensions and type
+with the key of the real tensor, which `tensors` holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING
+
+import onnx
+import onnx_ir as ir
+
+from orinport.errors import OrinportError
+from orinport.model.inline import Inliner
+from orinport.model.structure import bits_of, label, quote, schema_of, sorted_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from orinport.model.external import ExternalData
+
+__all__ = ["Skeleton", "build_skeleton", "stub"]
+
+_KEPT_BYTES = 2048
+"""Payload that a tensor may have and still be in the skeleton: shapes, axes and scalars are, weights are not."""
+_LOCATION = "location"
+
+
+@dataclass(slots=True)
+class Skeleton:
+    """A proto without payloads, and the payloads."""
+
+    proto: onnx.ModelProto
+    tensors: dict[str, ir.TensorProtocol] = field(default_factory=dict)
+    """Real tensors by the key that their stubs name."""
+    initializers: dict[str, ir.TensorProtocol] = field(default_factory=dict)
+    """Real tensors of the main graph by the name of the initializer."""
+    declared: dict[str, onnx.TypeProto] = field(default_factory=dict)
+    """What the file says about the types of values: used where nothing can be inferred."""
+
+
+def stub(name: str, dims: Iterable[int], data_type: int, key: str) -> onnx.TensorProto:
+    """A tensor without payload that names `key`."""
+    proto = onnx.TensorProto(name=name, dims=dims, data_type=data_type, data_location=onnx.TensorProto.EXTERNAL)
+    entry = proto.external_data.add()
+    entry.key, entry.value = _LOCATION, key
+    return proto
+
+
+def stub_key(proto: onnx.TensorProto) -> str:
+    """The key that a stub names; empty if it is none."""
+    if proto.data_location != onnx.TensorProto.EXTERNAL:
+        return ""
+    return next((entry.value for entry in proto.external_data if entry.key == _LOCATION), "")
+
+
+def build_skeleton(
+    proto: onnx.ModelProto, external: ExternalData, held: Mapping[str, ir.TensorProtocol] | None = None
+) -> Skeleton:
+    """The skeleton of `proto`, which has passed `check_structure`.
+
+    `held` are tensors that `proto` names by stubs already. Raises OrinportError for external data that are not
+    where they may be, and for functions that cannot be inlined.
+    """
+    return _Builder(proto, external, held or {}).build()
+
+
+class _Builder:
+    def __init__(self, proto: onnx.ModelProto, external: ExternalData, held: Mapping[str, ir.TensorProtocol]) -> None:
+        self.source = proto
+        self.external = external
+        self.held = held
+        opsets = {"" if e.domain == "ai.onnx" else e.domain: e.version for e in proto.opset_import}
+        self.inliner = Inliner(proto, opsets)
+        self.result = Skeleton(onnx.ModelProto(), dict(held))
+
+    def build(self) -> Skeleton:
+        source, proto = self.source, self.result.proto
+        proto.ir_version = max(source.ir_version, 4)
+        proto.producer_name, proto.producer_version = source.producer_name, source.producer_version
+        proto.domain, proto.model_version, proto.doc_string = source.domain, source.model_version, source.doc_string
+        proto.metadata_props.extend(source.metadata_props)
+        self._graph(source.graph, proto.graph, main=True)
+        opsets = self.inliner.opsets
+        for node in proto.graph.node:
+            opsets.setdefault(node.domain, 1)
+        for domain, version in opsets.items():
+            proto.opset_import.add(domain=domain, version=version)
+        return self.result
+
+    def _graph(self, source: onnx.GraphProto, graph: onnx.GraphProto, *, main: bool) -> None:
+        graph.name, graph.doc_string = source.name, source.doc_string
+        graph.metadata_props.extend(getattr(source, "metadata_props", ()))
+        graph.quantization_annotation.extend(source.quantization_annotation)
+        constant = {tensor.name for tensor in source.initializer}
+        graph.input.extend(info for info in source.input if info.name not in constant)
+        graph.output.extend(source.output)
+        for tensor in source.initializer:
+            self._initializer(graph, tensor, tensor.name, main=main)
+        defined = constant | {info.name for info in source.input}
+        custom = self._nodes(graph, sorted_nodes(source.node, defined), main=main)
+        if main:
+            self.result.declared = {info.name: info.type for info in (*source.value_info, *source.output)}
+        graph.value_info.extend(info for info in source.value_info if info.name in custom)
+
+    def _nodes(self, graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto], *, main: bool) -> set[str]:
+        """Add `nodes` to `graph`; returns the outputs of those whose operator onnx does not know."""
+        version = self.inliner.opsets[""]
+        custom: set[str] = set()
+        for call in nodes:
+            for node in self.inliner.expand(call) if self.inliner.calls(call) else (call,):
+                if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
+                    self._constant(graph, node, main=main)
+                    continue
+                self._node(graph, node)
+                if schema_of(node.op_type, node.domain, version) is None:
+                    custom.update(node.output)
+        return custom
+
+    def _node(self, graph: onnx.GraphProto, node: onnx.NodeProto) -> None:
+        copy = graph.node.add()
+        if not any(attribute.type in _WITH_PAYLOAD for attribute in node.attribute):
+            copy.CopyFrom(node)
+        else:
+            copy.op_type, copy.name, copy.doc_string = node.op_type, node.name, node.doc_string
+            copy.domain = node.domain
+            copy.input.extend(node.input)
+            copy.output.extend(node.output)
+            copy.metadata_props.extend(getattr(node, "metadata_props", ()))
+            for attribute in node.attribute:
+                self._attribute(attribute, copy.attribute.add())
+        if copy.domain == "ai.onnx":
+            copy.domain = ""
+
+    def _attribute(self, source: onnx.AttributeProto, copy: onnx.AttributeProto) -> None:
+        if source.type not in _WITH_PAYLOAD:
+            copy.CopyFrom(source)
+            return
+        copy.name, copy.type, copy.doc_string = source.name, source.type, source.doc_string
+        if source.type == onnx.AttributeProto.TENSOR:
+            copy.t.CopyFrom(self._light(source.t, source.t.name))
+        for tensor in source.tensors:
+            copy.tensors.add().CopyFrom(self._light(tensor, tensor.name))
+        if source.type == onnx.AttributeProto.GRAPH:
+            self._graph(source.g, copy.g, main=False)
+        for graph in source.graphs:
+            self._graph(graph, copy.graphs.add(), main=False)
+
+    def _constant(self, graph: onnx.GraphProto, node: onnx.NodeProto, *, main: bool) -> None:
+        name = node.output[0] if node.output else ""
+        if not name:
+            return
+        self._initializer(graph, _constant_tensor(node), name, main=main)
+
+    def _initializer(self, graph: onnx.GraphProto, tensor: onnx.TensorProto, name: str, *, main: bool) -> None:
+        light = self._light(tensor, name)
+        graph.initializer.append(light)
+        if main:
+            key = stub_key(light)
+            self.result.initializers[name] = self.result.tensors[key] if key else self._real(tensor)
+
+    def _light(self, tensor: onnx.TensorProto, name: str) -> onnx.TensorProto:
+        """`tensor` named `name`: as a whole if it is small, else as a stub."""
+        elements = prod(tensor.dims)
+        if tensor.data_type == onnx.TensorProto.STRING:
+            nbytes = sum(len(text) for text in tensor.string_data)
+        else:
+            nbytes = (elements * bits_of(tensor.data_type) + 7) // 8
+        key = stub_key(tensor)
+        if key not in self.held:
+            if key:
+                self.external.check(tensor, nbytes)
+            if nbytes <= _KEPT_BYTES and not key:
+                copy = onnx.TensorProto()
+                copy.CopyFrom(tensor)
+                copy.name = name
+                return copy
+            key = f"#{len(self.result.tensors)}"
+            self.result.tensors[key] = self._real(tensor)
+        real = self.result.tensors[key]
+        if nbytes <= _KEPT_BYTES and tensor.data_type != onnx.TensorProto.STRING:
+            return onnx.TensorProto(
+                name=name, dims=tensor.dims, data_type=tensor.data_type, raw_data=_bytes(real, name)
+            )
+        return stub(name, tensor.dims, tensor.data_type, key)
+
+    def _real(self, tensor: onnx.TensorProto) -> ir.TensorProtocol:
+        return ir.serde.deserialize_tensor(tensor, self.external.folder or "")
+
+
+_WITH_PAYLOAD = (
+    onnx.AttributeProto.TENSOR,
+    onnx.AttributeProto.TENSORS,
+    onnx.AttributeProto.GRAPH,
+    onnx.AttributeProto.GRAPHS,
+)
+
+
+def _bytes(tensor: ir.TensorProtocol, name: str) -> bytes:
+    try:
+        return tensor.tobytes()
+    except (OSError, ValueError) as error:
+        raise OrinportError(f"The data of the constant {quote(name)} cannot be read: {error}") from error
+
+
+def _constant_tensor(node: onnx.NodeProto) -> onnx.TensorProto:
+    """The tensor that a Constant node gives."""
+    for attribute in node.attribute:
+        if attribute.name == "value" and attribute.type == onnx.AttributeProto.TENSOR:
+            return attribute.t
+        if attribute.name == "value_float":
+            return onnx.helper.make_tensor("", onnx.TensorProto.FLOAT, (), [attribute.f])
+        if attribute.name == "value_floats":
+            return onnx.helper.make_tensor("", onnx.TensorProto.FLOAT, (len(attribute.floats),), attribute.floats)
+        if attribute.name == "value_int":
+            return onnx.helper.make_tensor("", onnx.TensorProto.INT64, (), [attribute.i])
+        if attribute.name == "value_ints":
+            return onnx.helper.make_tensor("", onnx.TensorProto.INT64, (len(attribute.ints),), attribute.ints)
+        if attribute.name == "value_string":
+            return onnx.helper.make_tensor("", onnx.TensorProto.STRING, (), [attribute.s])
+        if attribute.name == "value_strings":
+            return onnx.helper.make_tensor("", onnx.TensorProto.STRING, (len(attribute.strings),), attribute.strings)
+    raise OrinportError(f"The {label(node)} has no value that is supported.")
