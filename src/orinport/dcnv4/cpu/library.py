@@ -1,0 +1,145 @@
+"""The compiled kernels as Python functions on addresses. Element types are `f32` and `f64`."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from orinport.dcnv4.arguments import DeformAttnArguments, Geometry
+
+__all__ = ["Library"]
+
+_INT64 = ctypes.c_int64
+
+
+_DCNV4_NUMBERS = (
+    *("batch", "height", "width", "rows", "columns", "offset_width"),
+    *("kernel_h", "kernel_w", "stride_h", "stride_w", "pad_h", "pad_w", "dilation_h", "dilation_w"),
+    *("group", "group_channels", "remove_center"),
+)
+_FLASH_NUMBERS = ("batch", "rows", "queries", "group", "channels", "levels", "points")
+
+
+class _DCNv4Arguments(ctypes.Structure):
+    _fields_ = (*((name, _INT64) for name in _DCNV4_NUMBERS), ("offset_scale", ctypes.c_double))
+
+
+class _FlashArguments(ctypes.Structure):
+    _fields_ = tuple((name, _INT64) for name in _FLASH_NUMBERS)
+
+
+class Library:
+    """The functions of deform.c. Tensors are given as addresses of contiguous memory of the right size."""
+
+    def __init__(self, path: Path) -> None:
+        self._library = ctypes.CDLL(str(path))
+        for name in ("dcnv4_forward", "dcnv4_backward", "flash_forward", "flash_backward"):
+            for kind in ("f32", "f64"):
+                getattr(self._library, f"{name}_{kind}").restype = None
+
+    def dcnv4_forward(
+        self,
+        kind: str,
+        geometry: Geometry,
+        value: Sequence[int],
+        offset_mask: Sequence[int],
+        addresses: Sequence[int],
+        threads: int,
+    ) -> None:
+        """`value` and `offset_mask` are shapes; `addresses`: value, offset_mask, output."""
+        self._dcnv4(f"dcnv4_forward_{kind}", geometry, value, offset_mask, addresses, threads)
+
+    def dcnv4_backward(
+        self,
+        kind: str,
+        geometry: Geometry,
+        value: Sequence[int],
+        offset_mask: Sequence[int],
+        addresses: Sequence[int],
+        threads: int,
+    ) -> None:
+        """`addresses`: value, offset_mask, output's gradient, then the two gradients, which come zeroed."""
+        self._dcnv4(f"dcnv4_backward_{kind}", geometry, value, offset_mask, addresses, threads)
+
+    def _dcnv4(
+        self,
+        name: str,
+        geometry: Geometry,
+        value: Sequence[int],
+        offset_mask: Sequence[int],
+        addresses: Sequence[int],
+        threads: int,
+    ) -> None:
+        batch, rows, columns, width = geometry.check(value, offset_mask)
+        arguments = _DCNv4Arguments(
+            batch,
+            value[1],
+            value[2],
+            rows,
+            columns,
+            width,
+            *geometry.kernel,
+            *geometry.stride,
+            *geometry.padding,
+            *geometry.dilation,
+            geometry.group,
+            geometry.group_channels,
+            int(geometry.remove_center),
+            geometry.offset_scale,
+        )
+        half_h, half_w = (d * (k - 1) // 2 for d, k in zip(geometry.dilation, geometry.kernel, strict=True))
+        taps = geometry.tap_positions
+        grid_x = (ctypes.c_int32 * len(taps))(*(i * geometry.dilation[1] - half_w for _, i in taps))
+        grid_y = (ctypes.c_int32 * len(taps))(*(j * geometry.dilation[0] - half_h for j, _ in taps))
+        self._call(name, ctypes.byref(arguments), grid_x, grid_y, _INT64(len(taps)), addresses, threads)
+
+    def flash_forward(
+        self,
+        kind: str,
+        arguments: DeformAttnArguments,
+        starts: Sequence[int],
+        value: Sequence[int],
+        sampling_loc_attn: Sequence[int],
+        addresses: Sequence[int],
+        threads: int,
+    ) -> None:
+        """`value` and `sampling_loc_attn` are shapes; `addresses`: value, sampling_loc_attn, output."""
+        self._flash(f"flash_forward_{kind}", arguments, starts, value, sampling_loc_attn, addresses, threads)
+
+    def flash_backward(
+        self,
+        kind: str,
+        arguments: DeformAttnArguments,
+        starts: Sequence[int],
+        value: Sequence[int],
+        sampling_loc_attn: Sequence[int],
+        addresses: Sequence[int],
+        threads: int,
+    ) -> None:
+        """`addresses`: value, sampling_loc_attn, output's gradient, then the two gradients, the first one zeroed."""
+        self._flash(f"flash_backward_{kind}", arguments, starts, value, sampling_loc_attn, addresses, threads)
+
+    def _flash(
+        self,
+        name: str,
+        arguments: DeformAttnArguments,
+        starts: Sequence[int],
+        value: Sequence[int],
+        sampling_loc_attn: Sequence[int],
+        addresses: Sequence[int],
+        threads: int,
+    ) -> None:
+        batch, queries, group, channels = arguments.check(value, starts, sampling_loc_attn)
+        levels = len(arguments.levels)
+        numbers = _FlashArguments(batch, value[1], queries, group, channels, levels, arguments.points)
+        shapes = (_INT64 * (2 * levels))(*(size for level in arguments.levels for size in level))
+        self._call(name, ctypes.byref(numbers), shapes, (_INT64 * levels)(*starts), addresses, threads)
+
+    def _call(self, name: str, *rest: Any) -> None:
+        *head, addresses, threads = rest
+        pointers = [ctypes.c_void_p(address) for address in addresses]
+        getattr(self._library, name)(*head, *pointers, ctypes.c_int(threads))
