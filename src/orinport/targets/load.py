@@ -23,7 +23,7 @@ __all__ = ["list_targets", "load_target"]
 def load_target(name: str, power_mode: str | None = None) -> Target:
     """The target `hardware/stack`, or `hardware` alone with its usual software.
 
-    `power_mode` is one of the hardware's, by default its fastest that is documented. Raises OrinportError,
+    `power_mode` is one of the hardware's, by default the first that its file lists. Raises OrinportError,
     naming the possibilities, if one of the three does not exist or if the software does not run there.
     """
     board, _, release = name.partition("/")
