@@ -155,47 +155,41 @@ class Folder:
         )
 
     def _splice(self, node: ir.Node, branch: ir.Graph) -> list[ir.Node]:
-        if self._names is None:
-            self._names = set(self.graph.initializers) | {v.name or "" for v in self.graph.inputs}
-            self._names.update(v.name or "" for n in self.graph for v in n.outputs)
+        """Move the nodes and initializers of `branch` in front of `node`, and let them take its place."""
         self.changed = True
         for value in list(branch.initializers.values()):
-            branch.initializers.pop(value.name)
+            branch.initializers.pop(value.name or "")
             value.name = self._unique(value.name or "constant")
             self.graph.initializers.add(value)
-        nodes = list(branch)
-        results = list(branch.outputs)
+        nodes, results = list(branch), list(branch.outputs)
         branch.outputs.clear()
         branch.remove(nodes)
-        for inner in nodes:
-            for value in inner.outputs:
-                if value.name:
-                    value.name = self._unique(value.name)
+        for value in (value for inner in nodes for value in inner.outputs if value.name):
+            value.name = self._unique(value.name or "")
         self.graph.insert_before(node, nodes)
-        made = []
         for value, result in zip(node.outputs, results, strict=True):
-            if value in self._outputs:
-                identity = ir.Node("", "Identity", [result], num_outputs=1, name=f"{node.name}/Identity")
-                self.graph.insert_before(node, identity)
-                made.append((value, identity))
-            else:
+            if value not in self._outputs:
                 ir.convenience.replace_all_uses_with(value, result)
-        names = [value.name for value, _ in made]
-        for value, identity in made:
-            new = identity.outputs[0]
-            new.type, new.shape = value.type, value.shape
-            ir.convenience.replace_all_uses_with(value, new)
-            for index, output in enumerate(self.graph.outputs):
-                if output is value:
-                    self.graph.outputs[index] = new
+                continue
+            copy = ir.Node("", "Identity", [result], num_outputs=1, name=f"{node.name}/{value.name}")
+            self.graph.insert_before(node, copy)
+            nodes.append(copy)
+            self._take_over(value, copy.outputs[0])
         self.graph.remove(node)
-        for name, (_, identity) in zip(names, made, strict=True):
-            identity.outputs[0].name = name
+        return nodes
+
+    def _take_over(self, old: ir.Value, new: ir.Value) -> None:
+        """`new` becomes the network output that `old` is, under the same name."""
+        name, new.type, new.shape = old.name, old.type, old.shape
+        old.replace_all_uses_with(new, replace_graph_outputs=True)
+        old.name = self._unique(f"{name}/replaced")
+        new.name = name
         self._outputs = set(self.graph.outputs)
-        return [*nodes, *(identity for _, identity in made)]
 
     def _unique(self, name: str) -> str:
-        assert self._names is not None
+        if self._names is None:
+            self._names = set(self.graph.initializers) | {v.name or "" for v in self.graph.inputs}
+            self._names.update(v.name or "" for node in self.graph for v in node.outputs)
         candidate, count = name, 1
         while candidate in self._names:
             count += 1

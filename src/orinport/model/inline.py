@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import onnx
 
 from orinport.errors import OrinportError
-from orinport.model.structure import label, quote, schema_of
+from orinport.model.structure import label, quote, schema_of, sorted_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -95,7 +95,8 @@ class Inliner:
                 if name:
                     names[name] = taken.get(name) or self._fresh(f"{prefix}/{name}")
                     made.add(name)
-        body = [self._copy(node, names, attributes, prefix, call) for node in function.node]
+        ordered = sorted_nodes(function.node, function.input)
+        body = [self._copy(node, names, attributes, prefix, call) for node in ordered]
         repeated = [(i, name) for i, name in enumerate(function.output) if name in function.output[:i]]
         for index, name in passed + repeated:
             if index < len(call.output) and call.output[index] and names[name] != call.output[index]:

@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from orinport.errors import OrinportError
 from orinport.model.inline import Inliner
-from orinport.model.structure import bits_of, label, quote, schema_of, sorted_nodes
+from orinport.model.structure import bits_of, check_opsets, label, quote, schema_of, sorted_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -74,8 +74,7 @@ class _Builder:
         self.source = proto
         self.external = external
         self.held = held
-        opsets = {"" if e.domain == "ai.onnx" else e.domain: e.version for e in proto.opset_import}
-        self.inliner = Inliner(proto, opsets)
+        self.inliner = Inliner(proto, check_opsets(proto.opset_import, proto.graph.node))
         self.result = Skeleton(onnx.ModelProto(), dict(held))
 
     def build(self) -> Skeleton:
@@ -98,14 +97,24 @@ class _Builder:
         graph.quantization_annotation.extend(source.quantization_annotation)
         constant = {tensor.name for tensor in source.initializer}
         graph.input.extend(info for info in source.input if info.name not in constant)
-        graph.output.extend(source.output)
         for tensor in source.initializer:
             self._initializer(graph, tensor, tensor.name, main=main)
         defined = constant | {info.name for info in source.input}
         custom = self._nodes(graph, sorted_nodes(source.node, defined), main=main)
         if main:
             self.result.declared = {info.name: info.type for info in (*source.value_info, *source.output)}
+        graph.output.extend(self._output(info, custom) for info in source.output)
         graph.value_info.extend(info for info in source.value_info if info.name in custom)
+
+    @staticmethod
+    def _output(source: onnx.ValueInfoProto, custom: set[str]) -> onnx.ValueInfoProto:
+        """An output whose type is left to inference, unless only the file can know it."""
+        if source.name in custom or source.type.WhichOneof("value") != "tensor_type":
+            return source
+        info = onnx.ValueInfoProto(name=source.name, doc_string=source.doc_string)
+        info.metadata_props.extend(getattr(source, "metadata_props", ()))
+        info.type.tensor_type.elem_type = source.type.tensor_type.elem_type
+        return info
 
     def _nodes(self, graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto], *, main: bool) -> set[str]:
         """Add `nodes` to `graph`; returns the outputs of those whose operator onnx does not know."""

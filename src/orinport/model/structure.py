@@ -23,6 +23,7 @@ __all__ = [
     "NEWEST_OPSET",
     "OLDEST_OPSET",
     "bits_of",
+    "check_opsets",
     "check_structure",
     "label",
     "quote",
@@ -107,7 +108,7 @@ def check_structure(proto: onnx.ModelProto, known_data: frozenset[str] = frozens
     """
     if not proto.HasField("graph") or not (proto.graph.node or proto.graph.output):
         raise OrinportError("The file holds no ONNX network.", "Is it an .onnx file?")
-    opset = _check_opsets(proto.opset_import)
+    opset = check_opsets(proto.opset_import, proto.graph.node)[""]
     if not proto.graph.output:
         raise OrinportError("The network has no outputs.")
     walk = _Walk(opset, known_data)
@@ -119,14 +120,21 @@ def check_structure(proto: onnx.ModelProto, known_data: frozenset[str] = frozens
     walk.graph(proto.graph, [], 0, "the network")
 
 
-def _check_opsets(imports: Sequence[onnx.OperatorSetIdProto]) -> int:
+def check_opsets(imports: Iterable[onnx.OperatorSetIdProto], nodes: Iterable[onnx.NodeProto]) -> dict[str, int]:
+    """Versions by domain, the default one always among them.
+
+    A network without a single standard operator need not import them; it counts as written for the newest set.
+    """
     versions: dict[str, int] = {}
     for entry in imports:
-        domain = "" if entry.domain == "ai.onnx" else _text(entry.domain, "an operator-set domain")
+        domain = _text(entry.domain, "an operator-set domain")
+        domain = "" if domain == "ai.onnx" else domain
         if versions.setdefault(domain, entry.version) != entry.version:
             raise OrinportError(f"The file imports the operator set {quote(domain)} in two versions.")
     if "" not in versions:
-        raise OrinportError("The file does not say which ONNX operator set it uses.")
+        if any(node.domain in _STANDARD for node in nodes):
+            raise OrinportError("The file does not say which ONNX operator set it uses.")
+        versions[""] = NEWEST_OPSET
     version = versions[""]
     if version < OLDEST_OPSET:
         raise OrinportError(
@@ -138,7 +146,7 @@ def _check_opsets(imports: Sequence[onnx.OperatorSetIdProto]) -> int:
             f"The network uses ONNX opset {version}; the installed onnx package knows up to {NEWEST_OPSET}.",
             "Install a newer onnx, or export with an older opset.",
         )
-    return version
+    return versions
 
 
 @lru_cache(maxsize=4096)
@@ -185,7 +193,8 @@ class _Walk:
         names = [_text(name, "a function's input") for name in function.input]
         if len(set(names)) != len(names) or "" in names:
             raise OrinportError(f"{where[0].upper()}{where[1:]} has unnamed or repeated inputs.")
-        opset = _check_opsets(function.opset_import) if function.opset_import else self.opset
+        imports = function.opset_import
+        opset = check_opsets(imports, function.node)[""] if imports else self.opset
         walk = _Walk(opset, self.known_data)
         walk.nodes(function.node, set(names), [], 0, where, function.output)
 
@@ -236,7 +245,6 @@ class _Walk:
         for name in outputs:
             if not any(name in scope for scope in scopes):
                 raise OrinportError(f"The output {quote(name)} of {where} is made by no node.")
-        sorted_nodes(nodes, defined)
 
     def node(self, node: onnx.NodeProto, scopes: list[set[str]], depth: int) -> None:
         _text(node.name, "a node's name")
