@@ -1,0 +1,102 @@
+"""A kind of layer that no document about the DLA names.
+
+## What it checks
+Whether the kind of layer stands in any list of what the DLA takes or refuses. These do not: scatter, top-k,
+non-zero, non-maximum suppression, recurrent layers, loops, conditions, einsum, padding, instance, layer and
+group normalisation, cumulative sums, grid sampling, and a few that only compute indices.
+
+## Why it matters
+They are most likely refused, but that follows from absence only. So the verdict is `unknown`, which never
+counts as taken; the layer is placed on the GPU.
+
+## Example
+A LayerNormalization node, a GridSample node, a TopK in a detection head.
+
+## What to do
+Rewrite the layer with kinds that the DLA takes, or end the part for the DLA before it.
+
+## Fix safety
+No rewrite is applied.
+
+## Source
+Rows X01b, X05 and OP48: absence from NvInfer.h, from the guides and from the current documentation; operator
+table of NVIDIA/Deep-Learning-Accelerator-SW.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orinport.model.layer import LayerKind
+from orinport.rules.finding import Verdict
+from orinport.rules.rule import LayerRule
+from orinport.rules.support import finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from orinport.model.layer import Layer
+    from orinport.rules.finding import Finding
+    from orinport.rules.rule import Context
+
+_ADVICE: Mapping[LayerKind, str] = {
+    LayerKind.SCATTER: "With constant indices over channels: a product with a mask, plus a 1x1 convolution with one-hot"
+    " weights.",
+    LayerKind.TOPK: "Return the scores and take the best ones after the network.",
+    LayerKind.NMS: "Return boxes and scores and suppress after the network.",
+    LayerKind.NORMALIZATION: "Use batch normalisation, which folds into the convolution, and train again.",
+    LayerKind.EINSUM: "With a constant operand, write the product as a 1x1 convolution.",
+    LayerKind.PADDING: "Move the padding into the convolution or pooling that reads it.",
+    LayerKind.RNN_V2: "Write the steps as 1x1 convolutions and element-wise layers.",
+    LayerKind.CUMULATIVE: "A cumulative sum is a 1x1 convolution with a triangular weight.",
+    LayerKind.GRID_SAMPLE: "Resize by whole numbers where that is enough; otherwise leave it to the GPU.",
+}
+
+
+class UndocumentedKind(LayerRule):
+    code = "DLA001"
+    title = "No document names this kind of layer"
+    rows = ("X01b", "X05", "OP48")
+    kinds = (
+        LayerKind.SCATTER,
+        LayerKind.TOPK,
+        LayerKind.NON_ZERO,
+        LayerKind.NMS,
+        LayerKind.RNN_V2,
+        LayerKind.TRIP_LIMIT,
+        LayerKind.RECURRENCE,
+        LayerKind.ITERATOR,
+        LayerKind.LOOP_OUTPUT,
+        LayerKind.CONDITION,
+        LayerKind.CONDITIONAL_INPUT,
+        LayerKind.CONDITIONAL_OUTPUT,
+        LayerKind.EINSUM,
+        LayerKind.PADDING,
+        LayerKind.NORMALIZATION,
+        LayerKind.CUMULATIVE,
+        LayerKind.GRID_SAMPLE,
+        LayerKind.ONE_HOT,
+        LayerKind.REVERSE_SEQUENCE,
+        LayerKind.RAGGED_SOFTMAX,
+        LayerKind.FILL,
+        LayerKind.SHAPE,
+        LayerKind.ASSERTION,
+        LayerKind.DYNAMIC_QUANTIZE,
+    )
+
+    def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
+        rows = context.rows
+        row = rows["X01b"] if layer.kind is LayerKind.SCATTER else rows["X05"]
+        yield finding(
+            self,
+            layer,
+            row if layer.kind.value in row.layers else (),
+            f"No document says that the DLA takes a layer of kind {layer.kind.value}.",
+            value=layer.kind.value,
+            limit=None,
+            advice=_ADVICE.get(layer.kind, "End the part of the network that is to run on the DLA before this layer."),
+            verdict=Verdict.UNKNOWN,
+        )
+
+
+RULE = UndocumentedKind()

@@ -1,0 +1,114 @@
+"""A matrix multiplication.
+
+## What it checks
+Every MatrixMultiply layer. With two operands that are computed at run time it is refused. With a constant
+operand documents differ: the builder refuses the layer, the operator table of NVIDIA's DLA software calls it
+native because TensorRT may turn it into a convolution. Then the verdict is `unknown` if the second operand is
+the constant, and the rewrite settles it.
+
+## Why it matters
+The DLA multiplies in its convolution engine only, and that takes weights which the compiler has packed into the
+loadable. The builder says: "MatMul is unsupported on DLA, relax constraints or use Convolution layer instead."
+A product whose second operand changes with every inference has no weights to pack.
+
+## Example
+The scores Q * K^T of an attention layer (two runtime operands); the linear layers around it (a constant
+operand).
+
+## What to do
+Constant operand: prepare writes it as a 1x1 convolution. Two runtime operands: leave it to the GPU, or ask
+`orinport matmul` for the ways to compute it with layers that the DLA takes and what each would cost.
+
+## Fix safety
+The rewrite matmul-to-conv is exact up to the order of additions.
+
+## Source
+Rows X02, C14b and CF06: builder log from 8.5 on; operator table of NVIDIA/Deep-Learning-Accelerator-SW.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orinport.model.layer import LayerKind
+from orinport.rules.finding import Verdict
+from orinport.rules.fixes import MATMUL_TO_CONV
+from orinport.rules.rule import LayerRule
+from orinport.rules.support import finding, holding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from orinport.model.layer import Layer, Tensor
+    from orinport.rules.finding import Finding
+    from orinport.rules.rule import Context
+
+_MESSAGE = '"MatMul is unsupported on DLA, relax constraints or use Convolution layer instead"'
+_CONSTANT = "Write it as a 1x1 convolution with the constant as weights."
+_RUNTIME = (
+    "Leave it to the GPU; 'orinport matmul' ranks the ways to compute it with layers that the DLA takes. If one"
+    " operand is in fact constant, make it an initializer, and it becomes a 1x1 convolution."
+)
+
+
+class MatrixMultiply(LayerRule):
+    code = "DLA010"
+    title = "Matrix multiplication"
+    rows = ("X02", "C14b", "CF06")
+    kinds = (LayerKind.MATRIX_MULTIPLY,)
+    fix = MATMUL_TO_CONV
+
+    def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
+        first, second = layer.inputs
+        sizes = f"{_shape(first)} x {_shape(second)}"
+        row = context.rows.get("X02")
+        if row is None:
+            yield finding(
+                self,
+                layer,
+                (),
+                f"Matrix product {sizes}: no document of this TensorRT version names the layer.",
+                value=sizes,
+                limit=None,
+                advice=_CONSTANT if first.constant or second.constant else _RUNTIME,
+                verdict=Verdict.UNKNOWN,
+                fix=MATMUL_TO_CONV if first.constant or second.constant else None,
+            )
+        elif second.constant:
+            yield finding(
+                self,
+                layer,
+                holding(context, ("CF06", "X02")),
+                f"Matrix product {sizes} with a constant: TensorRT says {_MESSAGE}, NVIDIA's operator table calls it"
+                " native as a 1x1 convolution; documents differ.",
+                value=sizes,
+                limit="convolution with constant weights",
+                advice=_CONSTANT,
+                verdict=Verdict.UNKNOWN,
+                fix=MATMUL_TO_CONV,
+            )
+        else:
+            why = (
+                "the weights of a convolution are packed into the loadable, so the second operand, which takes their place,"
+                " has to be the constant"
+                if first.constant
+                else "both operands are computed at run time, and the DLA multiplies only in convolutions whose weights"
+                " are packed into the loadable"
+            )
+            yield finding(
+                self,
+                layer,
+                row,
+                f"Matrix product {sizes}: TensorRT says {_MESSAGE}: {why}.",
+                value=sizes,
+                limit="convolution with constant weights",
+                advice=_CONSTANT if first.constant else _RUNTIME,
+                fix=MATMUL_TO_CONV if first.constant else None,
+            )
+
+
+def _shape(tensor: Tensor) -> str:
+    return "x".join(map(str, tensor.shape)) if tensor.shape is not None else "?"
+
+
+RULE = MatrixMultiply()

@@ -1,0 +1,63 @@
+"""A gather.
+
+## What it checks
+Every Gather layer, in all its modes.
+
+## Why it matters
+Indexing is common in PyTorch exports (x[:, k], token selection, embeddings), and each one cuts the network.
+
+## Example
+A Gather node with constant index 0 on axis 1.
+
+## What to do
+With constant indices over channels, write it as a 1x1 convolution with one-hot weights or as a Slice; take an
+embedding before the network.
+
+## Fix safety
+No rewrite is applied.
+
+## Source
+Row X01a: NvInfer.h from 8.2.1 on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orinport.model.layer import LayerKind
+from orinport.rules.finding import Verdict
+from orinport.rules.rule import LayerRule
+from orinport.rules.support import finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from orinport.model.layer import Layer
+    from orinport.rules.finding import Finding
+    from orinport.rules.rule import Context
+
+
+class Gather(LayerRule):
+    code = "DLA015"
+    title = "Gather"
+    rows = ("X01a",)
+    kinds = (LayerKind.GATHER,)
+
+    def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
+        row = context.rows.get("X01a")
+        mode = layer.attributes.get("mode", "DEFAULT")
+        yield finding(
+            self,
+            layer,
+            row if row is not None else (),
+            f"The DLA takes no Gather, in none of its modes ({mode})."
+            if row is not None
+            else f"No document of this TensorRT version says whether the DLA takes a Gather ({mode}).",
+            value=mode,
+            limit=None,
+            advice="With constant indices over channels, use a 1x1 convolution with one-hot weights or a Slice.",
+            verdict=Verdict.GPU if row is not None else Verdict.UNKNOWN,
+        )
+
+
+RULE = Gather()

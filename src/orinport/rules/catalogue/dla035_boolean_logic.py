@@ -1,0 +1,70 @@
+"""Where, Not, And or Or on BOOL tensors.
+
+## What it checks
+Select layers (Where), and NOT, AND and OR on BOOL tensors. The OR that joins GREATER or LESS with EQUAL of the
+same two inputs (greater-or-equal) is taken from TensorRT 10.3 on.
+
+## Why it matters
+Masks in attention and in decoders are built of these, and the DLA has no BOOL tensors to work on.
+
+## Example
+Where(mask, scores, -inf) in an attention layer.
+
+## What to do
+Work on masks of 0 and 1: Where(c, x, 0) is x * c, Not(x) is 1 - x, And is a product, Or is Clip(a + b, 0, 1).
+
+## Fix safety
+No rewrite is applied.
+
+## Source
+Rows K11 and K09: NVIDIA/Model-Optimizer issue 1415; operator table of NVIDIA/Deep-Learning-Accelerator-SW;
+operator reference.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orinport.model.layer import LayerKind
+from orinport.rules.rule import LayerRule
+from orinport.rules.support import finding, is_boolean, is_or_equal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from orinport.model.layer import Layer
+    from orinport.rules.finding import Finding
+    from orinport.rules.rule import Context
+
+_ADVICE: Mapping[str, str] = {
+    "WHERE": "With a mask of 0 and 1 and a branch of zeros: multiply. Two branches: x * c + y * (1 - c).",
+    "NOT": "With a mask of 0 and 1: subtract it from 1.",
+    "AND": "With masks of 0 and 1: multiply.",
+    "OR": "With masks of 0 and 1: add and Clip to 1.",
+}
+
+
+class BooleanLogic(LayerRule):
+    code = "DLA035"
+    title = "Where, Not, And or Or on truth values"
+    rows = ("K11", "K09")
+    kinds = (LayerKind.SELECT, LayerKind.UNARY, LayerKind.ELEMENTWISE)
+
+    def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
+        if layer.kind is not LayerKind.SELECT and not is_boolean(layer, context):
+            return
+        if is_or_equal(layer, context):
+            return
+        op = layer.attributes.get("op", "WHERE")
+        yield finding(
+            self,
+            layer,
+            context.rows["K11"],
+            f"The DLA does not take {op} on truth values.",
+            value=op,
+            limit=None,
+            advice=_ADVICE[op],
+        )
+
+
+RULE = BooleanLogic()

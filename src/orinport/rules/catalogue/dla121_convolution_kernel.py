@@ -1,0 +1,61 @@
+"""A convolution kernel outside the DLA's range.
+
+## What it checks
+Height and width of the kernel each lie in 1 to 32 (on Xavier with TensorRT 5 to 7.0: 1 to 16).
+
+## Why it matters
+A larger kernel is refused whatever else the layer does, and the layer goes to the GPU.
+
+## Example
+The depthwise 31x31 kernels of RepLKNet pass; a 33x33 kernel does not.
+
+## What to do
+Split the kernel into smaller ones over shifted inputs and add the results, or use a dilated or strided kernel
+if the network can be trained again.
+
+## Fix safety
+No rewrite is applied.
+
+## Source
+Rows C02a and C02b: NvInfer.h, developer guides 8.4 and 8.5, current documentation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orinport.model.layer import LayerKind
+from orinport.rules.rule import LayerRule
+from orinport.rules.support import between, bounds, by, finding, speaking, within
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from orinport.model.layer import Layer
+    from orinport.rules.finding import Finding
+    from orinport.rules.rule import Context
+
+
+class ConvolutionKernel(LayerRule):
+    code = "DLA121"
+    title = "Convolution kernel is out of range"
+    rows = ("C02a", "C02b")
+    kinds = (LayerKind.CONVOLUTION,)
+
+    def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
+        row = speaking(context, self.rows)
+        kernel = layer["kernel"]
+        if row is None or within(kernel, row):
+            return
+        yield finding(
+            self,
+            layer,
+            row,
+            f"The kernel is {by(kernel)}; the DLA takes {between(row)} in each dimension.",
+            value=kernel,
+            limit=bounds(row),
+            advice="Split the kernel into smaller convolutions over shifted inputs and add their results.",
+        )
+
+
+RULE = ConvolutionKernel()

@@ -1,0 +1,61 @@
+"""A convolution dilation outside the DLA's range.
+
+## What it checks
+The dilation lies in 1 to 32 in each dimension.
+
+## Why it matters
+A larger dilation is refused. A dilation within the range still makes the kernel taller and so needs more of the
+convolution buffer (DLA127).
+
+## Example
+An atrous pyramid with rates 12, 24 and 36: the third branch is refused.
+
+## What to do
+Use a rate of 32 or less, or two dilated convolutions one after the other.
+
+## Fix safety
+No rewrite is applied.
+
+## Source
+Row C05: NvInfer.h from 7.1.3 on, developer guides 8.4 and 8.5.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orinport.model.layer import LayerKind
+from orinport.rules.rule import LayerRule
+from orinport.rules.support import between, bounds, by, finding, speaking, within
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from orinport.model.layer import Layer
+    from orinport.rules.finding import Finding
+    from orinport.rules.rule import Context
+
+
+class ConvolutionDilation(LayerRule):
+    code = "DLA124"
+    title = "Convolution dilation is out of range"
+    rows = ("C05",)
+    kinds = (LayerKind.CONVOLUTION,)
+
+    def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
+        row = speaking(context, self.rows)
+        dilation = layer["dilation"]
+        if row is None or within(dilation, row):
+            return
+        yield finding(
+            self,
+            layer,
+            row,
+            f"The dilation is {by(dilation)}; the DLA takes {between(row)} in each dimension.",
+            value=dilation,
+            limit=bounds(row),
+            advice="Use a smaller dilation, or two dilated convolutions one after the other.",
+        )
+
+
+RULE = ConvolutionDilation()

@@ -1,0 +1,60 @@
+"""A dilated deconvolution.
+
+## What it checks
+The dilation is 1 in each dimension.
+
+## Why it matters
+A dilated deconvolution is refused.
+
+## Example
+A ConvTranspose with dilations [2, 2].
+
+## What to do
+Write the dilation into the kernel as zeros, if the kernel stays within 32.
+
+## Fix safety
+No rewrite is applied.
+
+## Source
+Row D07b: developer guides 8.4 and 8.5, current documentation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orinport.model.layer import LayerKind
+from orinport.rules.rule import LayerRule
+from orinport.rules.support import between, bounds, by, finding, within
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from orinport.model.layer import Layer
+    from orinport.rules.finding import Finding
+    from orinport.rules.rule import Context
+
+
+class DeconvolutionDilation(LayerRule):
+    code = "DLA137"
+    title = "Deconvolution is dilated"
+    rows = ("D07b",)
+    kinds = (LayerKind.DECONVOLUTION,)
+
+    def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
+        row = context.rows.get("D07b")
+        dilation = layer["dilation"]
+        if row is None or within(dilation, row):
+            return
+        yield finding(
+            self,
+            layer,
+            row,
+            f"The dilation is {by(dilation)}; the DLA takes {between(row)}.",
+            value=dilation,
+            limit=bounds(row),
+            advice="Write the dilation into the kernel as zeros.",
+        )
+
+
+RULE = DeconvolutionDilation()

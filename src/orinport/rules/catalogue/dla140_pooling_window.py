@@ -1,0 +1,66 @@
+"""A pooling window outside the range of the DLA.
+
+## What it checks
+Height and width of the window each lie in 1 to 8.
+
+## Why it matters
+Heads that average 13x13 or 14x14 positions in one window are refused, and they end many classifiers.
+
+## Example
+AveragePool with kernel_shape [13, 13] (SqueezeNet).
+
+## What to do
+Chain pools with windows of at most 8 whose product is the window, or use a depthwise convolution with weights
+1/(h*w) (kernel up to 32).
+
+## Fix safety
+The rewrite reduce-to-pool is exact: an average of equal averages is the average, up to rounding.
+
+## Source
+Rows P02 and P09: NvInfer.h from 5.1.5 on, developer guides 8.4 and 8.5.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orinport.model.layer import LayerKind
+from orinport.rules.fixes import REDUCE_TO_POOL
+from orinport.rules.rule import LayerRule
+from orinport.rules.support import between, bounds, by, finding, within
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from orinport.model.layer import Layer
+    from orinport.rules.finding import Finding
+    from orinport.rules.rule import Context
+
+
+class PoolingWindow(LayerRule):
+    code = "DLA140"
+    title = "Pooling window is out of range"
+    rows = ("P02", "P09")
+    kinds = (LayerKind.POOLING,)
+    fix = REDUCE_TO_POOL
+
+    def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
+        row = context.rows.get("P02")
+        window = layer["window"]
+        if row is None or within(window, row):
+            return
+        data = layer.inputs[0]
+        covers = data.shape is not None and tuple(data.shape[2:]) == tuple(window)
+        yield finding(
+            self,
+            layer,
+            row,
+            f"The window is {by(window)}; the DLA takes {between(row)} in each dimension.",
+            value=window,
+            limit=bounds(row),
+            advice="Chain pools with smaller windows, or use a depthwise convolution with weights 1/(h*w).",
+            fix=REDUCE_TO_POOL if covers and layer["type"] == "AVERAGE" else None,
+        )
+
+
+RULE = PoolingWindow()

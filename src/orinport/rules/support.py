@@ -1,0 +1,198 @@
+"""What the layer rules share: which row speaks, whether values lie in its range, how a finding reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from orinport.model.layer import DType, LayerKind
+from orinport.rules.finding import Finding, Fix, Verdict
+from orinport.targets.target import Confidence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from orinport.model.layer import Layer, Tensor
+    from orinport.rules.rule import Context, Rule
+    from orinport.targets.target import RuleRow
+
+__all__ = [
+    "COMPARISONS",
+    "Banks",
+    "between",
+    "bounds",
+    "by",
+    "cbuf_banks",
+    "finding",
+    "holding",
+    "is_boolean",
+    "is_or_equal",
+    "is_truth",
+    "speaking",
+    "unknown_shape",
+    "unshaped",
+    "within",
+]
+
+COMPARISONS = frozenset({"EQUAL", "GREATER", "LESS"})
+"""Element-wise operations that compare."""
+
+_STRENGTH = (Confidence.INFERRED, Confidence.OBSERVED, Confidence.DOCUMENTED)
+
+
+def speaking(context: Context, ids: Iterable[str]) -> RuleRow | None:
+    """The first of these rows that holds for the target, None if none does."""
+    rows = context.rows
+    for name in ids:
+        row = rows.get(name)
+        if row is not None:
+            return row
+    return None
+
+
+def holding(context: Context, ids: Iterable[str]) -> tuple[RuleRow, ...]:
+    """All of these rows that hold for the target."""
+    return tuple(context.rows[name] for name in ids if name in context.rows)
+
+
+def bounds(row: RuleRow) -> tuple[int, int]:
+    """The row's `min` and `max`, both included."""
+    values = row.values
+    return values["min"], values["max"]
+
+
+def within(values: Iterable[float], row: RuleRow) -> bool:
+    """True if every value lies between the row's `min` and `max`."""
+    low, high = row.values["min"], row.values["max"]
+    for value in values:  # noqa: SIM110 - all() with a generator takes three times as long here
+        if not low <= value <= high:
+            return False
+    return True
+
+
+def by(values: Iterable[object]) -> str:
+    """Sizes as people write them: `33x33`."""
+    return "x".join(map(str, values))
+
+
+def between(row: RuleRow) -> str:
+    """The row's range in words: `1 to 32`."""
+    low, high = bounds(row)
+    return f"{low} to {high}" if low != high else str(low)
+
+
+def finding(
+    rule: Rule,
+    layer: Layer,
+    rows: RuleRow | Sequence[RuleRow],
+    message: str,
+    *,
+    value: object,
+    limit: object,
+    advice: str,
+    verdict: Verdict | None = Verdict.GPU,
+    fix: tuple[str, str] | None = None,
+) -> Finding:
+    """A finding of `rule` on `layer`; source and confidence are those of the rows, the weakest confidence counts.
+
+    Without a row the finding says that no document speaks.
+    """
+    spoken = tuple(rows) if isinstance(rows, (tuple, list)) else (cast("RuleRow", rows),)
+    return Finding(
+        code=rule.code,
+        layer=layer.name,
+        nodes=layer.nodes,
+        message=message,
+        value=value,
+        limit=limit,
+        help=advice,
+        fix=Fix(*fix) if fix else None,
+        source="; ".join(dict.fromkeys(row.source for row in spoken)) or "no document names this case",
+        confidence=min((row.confidence for row in spoken), key=_STRENGTH.index, default=Confidence.INFERRED),
+        verdict=verdict,
+        rows=tuple(row.id for row in spoken),
+    )
+
+
+def unshaped(tensors: Iterable[Tensor]) -> Tensor | None:
+    """The first tensor without a known shape, None if all are known."""
+    for tensor in tensors:
+        if tensor.shape is None:
+            return tensor
+    return None
+
+
+def unknown_shape(rule: Rule, layer: Layer, tensor: Tensor, rows: RuleRow | Sequence[RuleRow]) -> Finding:
+    """The finding for a layer that cannot be judged because a tensor's shape could not be found out."""
+    return finding(
+        rule,
+        layer,
+        rows,
+        f"The shape of tensor {tensor.name!r} is not known, so this limit cannot be checked.",
+        value=None,
+        limit=None,
+        advice=f"Give the network's input shapes with --shapes; if {tensor.name!r} depends on data, the layer"
+        " cannot run on the DLA as it is.",
+        verdict=Verdict.UNKNOWN,
+    )
+
+
+def is_boolean(layer: Layer, context: Context) -> bool:
+    """True for NOT, AND and OR on BOOL tensors, the operations that the row K11 lists."""
+    return layer.inputs[0].dtype is DType.BOOL and layer.attributes.get("op") in context.rows["K11"].values["refused"]
+
+
+def is_or_equal(layer: Layer, context: Context) -> bool:
+    """True for an OR that joins GREATER or LESS with EQUAL of the same two inputs, where that is taken."""
+    if layer.attributes.get("op") != "OR" or "K09" not in context.rows or "K01c" not in context.rows:
+        return False
+    parts = [context.producers.get(tensor.name) for tensor in layer.inputs]
+    if any(part is None or part.kind is not LayerKind.ELEMENTWISE for part in parts):
+        return False
+    ops = {part["op"] for part in parts if part is not None}
+    reads = {tuple(tensor.name for tensor in part.inputs) for part in parts if part is not None}
+    return len(reads) == 1 and ops in ({"GREATER", "EQUAL"}, {"LESS", "EQUAL"})
+
+
+def is_truth(layer: Layer, context: Context) -> bool:
+    """True if the layer gives truth values that a Cast right behind may turn into numbers on the DLA."""
+    if layer.kind is not LayerKind.ELEMENTWISE:
+        return False
+    return layer["op"] in COMPARISONS or is_or_equal(layer, context)
+
+
+@dataclass(frozen=True, slots=True)
+class Banks:
+    """What a convolution needs of the convolution buffer (CBUF), in banks."""
+
+    weights: int
+    data: int
+
+    @property
+    def total(self) -> int:
+        """Banks for one kernel and for the input rows that it covers."""
+        return self.weights + self.data
+
+
+def cbuf_banks(
+    channels: int, width: int, kernel: tuple[int, int], dilation_height: int, element_bytes: int, row: RuleRow
+) -> Banks:
+    """TensorRT's estimate of the buffer that a convolution needs before the DLA compiler sees it.
+
+    `channels` and `width` are those of the input. One kernel is rounded up to `weight_alignment_bytes` and fills
+    banks of `bank_bytes`; the input rows under the dilated kernel are stored in entries of `atoms_per_entry`
+    atoms of `atom_bytes`, `entries_per_bank` to a bank. Source: TensorRT 8.4 Developer Guide, chapter 12.
+    """
+    align = row.values["weight_alignment_bytes"]
+    height, across = kernel
+    kernel_bytes = _ceil(channels * height * across * element_bytes, align) * align
+    entries = _ceil(_ceil(channels * element_bytes, row.values["atom_bytes"]) * width, row.values["atoms_per_entry"])
+    rows = (height - 1) * dilation_height + 1
+    return Banks(
+        weights=_ceil(kernel_bytes, row.values["bank_bytes"]),
+        data=_ceil(entries * rows, row.values["entries_per_bank"]),
+    )
+
+
+def _ceil(value: int, divisor: int) -> int:
+    return -(-value // divisor)
