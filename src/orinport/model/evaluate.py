@@ -137,7 +137,8 @@ def _slice(node: ir.Node, inputs: Sequence[Any]) -> Any:
         starts, ends, axes, steps = (
             None if i >= len(inputs) or inputs[i] is None else [int(k) for k in inputs[i]] for i in range(1, 5)
         )
-    assert starts is not None and ends is not None
+    assert starts is not None
+    assert ends is not None
     axes = list(range(len(starts))) if axes is None else axes
     steps = [1] * len(starts) if steps is None else steps
     index: list[slice] = [slice(None)] * data.ndim

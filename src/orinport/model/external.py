@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import stat
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orinport.errors import OrinportError
@@ -18,8 +18,8 @@ __all__ = ["ExternalData"]
 class ExternalData:
     """The files that a model in `folder` may take its tensors from; None if there is no folder (bytes, a proto)."""
 
-    def __init__(self, folder: str | os.PathLike[str] | None) -> None:
-        self.folder = None if folder is None else os.path.realpath(folder)
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = None if folder is None else folder.resolve()
         self._sizes: dict[str, int] = {}
 
     def check(self, tensor: onnx.TensorProto, nbytes: int) -> None:
@@ -37,7 +37,7 @@ class ExternalData:
         """As `check`, for a place that is already taken apart."""
         if self.folder is None:
             raise OrinportError(
-                f"The data of {quote(name)} are in the file {quote(location)}, and the model was given without a folder.",
+                f"The data of {quote(name)} are in the file {quote(location)}, and the model came without a folder.",
                 "Give the path of the model instead.",
             )
         if location not in self._sizes:
@@ -62,15 +62,15 @@ class ExternalData:
             raise OrinportError(f"{refusal}, an absolute path.", inside)
         if ".." in location.replace("\\", "/").split("/"):
             raise OrinportError(f"{refusal}, which leaves the model's folder.", inside)
-        path = os.path.join(self.folder, location)
-        real = os.path.realpath(path)
-        if os.path.commonpath([self.folder, real]) != self.folder:
-            raise OrinportError(f"{refusal}, a link that leaves the model's folder.", inside)
         try:
-            status = os.stat(real)
-        except OSError as error:
+            real = (self.folder / location).resolve()
+            if not real.is_relative_to(self.folder):
+                raise OrinportError(f"{refusal}, a link that leaves the model's folder.", inside)
+            status = real.stat()
+        except (OSError, RuntimeError) as error:
             raise OrinportError(
-                f"{refusal}, which cannot be read: {error.strerror}.", "Put the data file beside the model."
+                f"{refusal}, which cannot be read: {getattr(error, 'strerror', error)}.",
+                "Put the data file beside the model.",
             ) from error
         if not stat.S_ISREG(status.st_mode):
             raise OrinportError(f"{refusal}, which is no plain file.")

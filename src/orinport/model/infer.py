@@ -135,7 +135,7 @@ class _SingleNode:
             if value is None or not value.name:
                 continue
             if value.type is not None:
-                types[value.name] = _type_proto(value)
+                types[value.name] = _type_proto(value.type, value.shape)
             array = self.folder.small(value, _SMALL)
             if array is not None and value.dtype in _DATA_TYPES:
                 data[value.name] = onnx.numpy_helper.from_array(array, value.name)
@@ -158,11 +158,11 @@ def _function(node: ir.Node) -> Any:
     return _FUNCTIONS.get(key)
 
 
-def _type_proto(value: ir.Value) -> onnx.TypeProto:
+def _type_proto(type_: ir.TypeProtocol, shape: ir.Shape | None) -> onnx.TypeProto:
     proto = onnx.TypeProto()
-    ir.serde.serialize_type_into(proto, value.type)
-    if value.shape is not None:
-        ir.serde.serialize_shape_into(proto, value.shape)
+    ir.serde.serialize_type_into(proto, type_)
+    if shape is not None:
+        ir.serde.serialize_shape_into(proto, shape)
     return proto
 
 

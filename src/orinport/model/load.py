@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import google.protobuf.message
 import onnx
 import onnx_ir as ir
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from orinport.errors import OrinportError
 from orinport.model.external import ExternalData
@@ -67,7 +67,7 @@ def _load(given: _Given, wanted: Mapping[str, tuple[int, ...]]) -> Model:
     check_structure(given.proto, frozenset(given.held))
     skeleton = build_skeleton(given.proto, external, given.held)
     symbols = apply_shapes(skeleton.proto.graph.input, wanted)
-    model = _to_ir(skeleton, infer_proto(skeleton.proto))
+    model = _to_ir(infer_proto(skeleton.take()), skeleton)
     folder = Folder(model)
     complete(model, skeleton.declared, symbols, folder)
     if folder.changed:
@@ -75,10 +75,10 @@ def _load(given: _Given, wanted: Mapping[str, tuple[int, ...]]) -> Model:
     return Model(model, given.name, given.path)
 
 
-def _to_ir(skeleton: Skeleton, proto: onnx.ModelProto) -> ir.Model:
+def _to_ir(proto: onnx.ModelProto, skeleton: Skeleton) -> ir.Model:
     """The inferred skeleton as an onnx_ir model, with the real tensors back in their places."""
     try:
-        model = ir.from_proto(proto)
+        model: ir.Model = ir.serde.deserialize_model(proto)
     except (ValueError, TypeError, KeyError, NotImplementedError, RuntimeError, AssertionError) as error:
         raise OrinportError(f"The network cannot be read: {error}") from error
     for name, value in model.graph.initializers.items():
@@ -116,7 +116,7 @@ def _read_file(path: Path) -> _Given:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise OrinportError(f"{shown} cannot be read: {reason}.") from error
-    return _Given(_parse(data, shown), path.name, Path(os.path.abspath(path)))
+    return _Given(_parse(data, shown), path.name, path.absolute())
 
 
 def _parse(data: bytes, what: str) -> onnx.ModelProto:
@@ -125,7 +125,7 @@ def _parse(data: bytes, what: str) -> onnx.ModelProto:
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(data)
-    except (google.protobuf.message.DecodeError, RuntimeError, ValueError) as error:
+    except (DecodeError, RuntimeError, ValueError) as error:
         raise OrinportError(f"{what} is no ONNX network, or is damaged.") from error
     return proto
 
@@ -159,8 +159,9 @@ def _from_ir(source: ir.Model) -> _Given:
 
 
 def _drop_unused_initializers(graph: ir.Graph) -> None:
-    for value in [v for v in graph.initializers.values() if not v.uses() and not v.is_graph_output()]:
-        graph.initializers.pop(value.name)
+    unused = [name for name, v in graph.initializers.items() if not v.uses() and not v.is_graph_output()]
+    for name in unused:
+        graph.initializers.pop(name)
 
 
 @contextmanager

@@ -107,7 +107,7 @@ def _bind(info: onnx.ValueInfoProto, dims: tuple[int, ...], symbols: dict[str, i
     for dim, value in zip(tensor.shape.dim, dims, strict=True):
         if dim.WhichOneof("value") == "dim_value" and dim.dim_value > 0 and dim.dim_value != value:
             raise OrinportError(
-                f"The input {quote(info.name)} has the fixed shape {_declared(info)}, which {_shown(dims)} contradicts.",
+                f"The input {quote(info.name)} has the fixed shape {_declared(info)}, and {_shown(dims)} was given.",
                 "Export the network with dynamic dimensions, or leave them as they are.",
             )
         if dim.dim_param and symbols.setdefault(dim.dim_param, value) != value:

@@ -42,6 +42,11 @@ class Skeleton:
     declared: dict[str, onnx.TypeProto] = field(default_factory=dict)
     """What the file says about the types of values: used where nothing can be inferred."""
 
+    def take(self) -> onnx.ModelProto:
+        """The proto, which is given away so that its memory can be freed."""
+        proto, self.proto = self.proto, onnx.ModelProto()
+        return proto
+
 
 def stub(name: str, dims: Iterable[int], data_type: int, key: str) -> onnx.TensorProto:
     """A tensor without payload that names `key`."""

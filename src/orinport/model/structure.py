@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import onnx
 
@@ -149,6 +149,15 @@ def check_opsets(imports: Iterable[onnx.OperatorSetIdProto], nodes: Iterable[onn
     return versions
 
 
+class _Demands(NamedTuple):
+    """What a schema asks of a node: bounds of inputs and outputs, attribute types, attributes that must be there."""
+
+    inputs: tuple[int, int]
+    outputs: tuple[int, int]
+    types: dict[str, int]
+    required: frozenset[str]
+
+
 @lru_cache(maxsize=4096)
 def schema_of(op_type: str, domain: str, version: int) -> onnx.defs.OpSchema | None:
     """The operator's schema at this opset version, None if onnx does not know it."""
@@ -159,15 +168,13 @@ def schema_of(op_type: str, domain: str, version: int) -> onnx.defs.OpSchema | N
 
 
 @lru_cache(maxsize=4096)
-def _demands(
-    op_type: str, domain: str, version: int
-) -> tuple[int, int, int, int, dict[str, int], frozenset[str]] | None:
+def _demands(op_type: str, domain: str, version: int) -> _Demands | None:
     schema = schema_of(op_type, domain, version)
     if schema is None:
         return None
     types = {name: int(attribute.type.value) for name, attribute in schema.attributes.items()}
     required = frozenset(name for name, attribute in schema.attributes.items() if attribute.required)
-    return schema.min_input, schema.max_input, schema.min_output, schema.max_output, types, required
+    return _Demands((schema.min_input, schema.max_input), (schema.min_output, schema.max_output), types, required)
 
 
 def _text(name: str | bytes, what: str) -> str:
@@ -261,11 +268,11 @@ class _Walk:
         demands = _demands(op_type, domain, self.opset) if domain in _STANDARD else None
         if demands is not None:
             self._arity(node, demands)
-        if node.attribute or (demands is not None and demands[5]):
+        if node.attribute or (demands is not None and demands.required):
             self._attributes(node, demands, scopes, depth)
 
-    def _arity(self, node: onnx.NodeProto, demands: tuple[int, int, int, int, dict[str, int], frozenset[str]]) -> None:
-        least, most, least_out, most_out = demands[:4]
+    def _arity(self, node: onnx.NodeProto, demands: _Demands) -> None:
+        (least, most), (least_out, most_out) = demands.inputs, demands.outputs
         if not least <= len(node.input) <= most or "" in node.input[:least]:
             wanted = str(least) if least == most else f"{least} to {most}" if most < 1 << 30 else f"at least {least}"
             given = sum(bool(name) for name in node.input)
@@ -276,7 +283,7 @@ class _Walk:
     def _attributes(
         self,
         node: onnx.NodeProto,
-        demands: tuple[int, int, int, int, dict[str, int], frozenset[str]] | None,
+        demands: _Demands | None,
         scopes: list[set[str]],
         depth: int,
     ) -> None:
@@ -291,18 +298,18 @@ class _Walk:
                 raise OrinportError(
                     f"The attribute {quote(name)} of the {label(node)} has a type that is not supported."
                 )
-            if demands is not None and demands[4].get(name, kind) != kind:
-                wanted = _ATTRIBUTE_TYPES.get(demands[4][name], "?")
+            if demands is not None and demands.types.get(name, kind) != kind:
+                wanted, given = _ATTRIBUTE_TYPES[demands.types[name]], _ATTRIBUTE_TYPES[kind]
                 raise OrinportError(
-                    f"The attribute {quote(name)} of the {label(node)} is {_ATTRIBUTE_TYPES[kind]} and has to be {wanted}."
+                    f"The attribute {quote(name)} of the {label(node)} is {given} and has to be {wanted}."
                 )
             if attribute.ref_attr_name:
                 continue
             if kind in _FIELD_OF_TYPE and not attribute.HasField(_FIELD_OF_TYPE[kind]):
                 raise OrinportError(f"The attribute {quote(name)} of the {label(node)} has no value.")
             self._payload(attribute, node, scopes, depth)
-        if demands is not None and not demands[5] <= seen:
-            missing = sorted(demands[5] - seen)[0]
+        if demands is not None and not demands.required <= seen:
+            missing = min(demands.required - seen)
             raise OrinportError(f"The {label(node)} lacks its attribute {missing!r}.")
 
     def _payload(
@@ -320,13 +327,8 @@ class _Walk:
             for graph in attribute.graphs:
                 self.graph(graph, scopes, depth + 1, f"a subgraph of the {label(node)}")
         elif kind == onnx.AttributeProto.STRINGS:
-            for text in attribute.strings:
-                try:
-                    text.decode("utf-8")
-                except UnicodeDecodeError as error:
-                    raise OrinportError(
-                        f"The attribute {quote(attribute.name)} of the {label(node)} is not UTF-8 text."
-                    ) from error
+            if not all(_is_text(text) for text in attribute.strings):
+                raise OrinportError(f"The attribute {quote(attribute.name)} of the {label(node)} is not UTF-8 text.")
         elif kind == onnx.AttributeProto.TYPE_PROTO:
             _check_type(attribute.tp, attribute.name)
 
@@ -355,6 +357,14 @@ class _Walk:
 
 
 _ATTRIBUTE_TYPES = {number: name for name, number in onnx.AttributeProto.AttributeType.items() if number}
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _typed_count(tensor: onnx.TensorProto, elements: int, bits: int) -> tuple[int, int]:
@@ -471,7 +481,7 @@ def _cycle(nodes: Sequence[onnx.NodeProto], before: list[set[int]], waiting: lis
 def _reads(node: onnx.NodeProto) -> Iterable[str]:
     """Names that the node reads, those that its subgraphs take from outside included."""
     if not any(a.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for a in node.attribute):
-        return node.input
+        return list(node.input)
     names = set(node.input)
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs) if attribute.type else ():
