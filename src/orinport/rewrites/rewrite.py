@@ -58,6 +58,9 @@ class Rewrite(ABC):
     safety: ClassVar[Safety]
     op_types: ClassVar[tuple[str, ...]]
     """ONNX operators at which matching starts."""
+    error: ClassVar[float] = 0.0
+    """For `TOLERANCE`: the largest absolute error that it states, for outputs of magnitude up to 1 or relative
+    to the largest output above that. Checked by the proof of every application."""
 
     @abstractmethod
     def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:

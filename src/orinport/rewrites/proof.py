@@ -1,0 +1,488 @@
+"""Proofs: two models on the same random inputs in ONNX Runtime.
+
+`prove` compares the two pieces of one application, `compare_models` two whole networks.
+
+Tolerances are relative to the largest magnitude of an output and follow from the types: every node may round
+once, and a sum of L products in another order differs by about the square root of L roundings of the
+accumulator. Non-finite values are part of the proof: one case holds an infinity and one a NaN, and the
+outputs must be infinite and NaN in the same places.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from math import prod, sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx_ir as ir
+
+from orinport.errors import OrinportError
+from orinport.results import VerifyReport, VerifyRow
+from orinport.rewrites.log import Proof
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from orinport.rewrites.edges import EdgeMapping
+    from orinport.rewrites.piece import Piece
+
+__all__ = ["NotProvableError", "accumulate_length", "compare_models", "macs", "prove", "random_inputs"]
+
+Arrays = dict[str, "NDArray[Any]"]
+
+_LARGE_MACS = 1 << 31
+_BYTES_AT_ONCE = 1 << 30
+_PROTO_BYTES = 1 << 30
+
+
+class NotProvableError(Exception):
+    """Neither ONNX Runtime nor onnx.reference can run the piece."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    low: float | None = None
+    high: float | None = None
+
+
+# ---------------------------------------------------------------------------------------------- inputs
+
+_RANGE_AFTER = {
+    "Relu": _Range(0.0),
+    "Abs": _Range(0.0),
+    "Sqrt": _Range(0.0),
+    "Exp": _Range(0.0),
+    "Softplus": _Range(0.0),
+    "Sigmoid": _Range(0.0, 1.0),
+    "HardSigmoid": _Range(0.0, 1.0),
+    "Softmax": _Range(0.0, 1.0),
+    "Tanh": _Range(-1.0, 1.0),
+    "Erf": _Range(-1.0, 1.0),
+    "Sin": _Range(-1.0, 1.0),
+    "Cos": _Range(-1.0, 1.0),
+}
+"""What an operator's output lies in."""
+
+_KEEPS_RANGE = frozenset(
+    {
+        "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Dropout", "MaxPool", "AveragePool",
+        "GlobalAveragePool", "GlobalMaxPool", "ReduceMean", "ReduceMax", "Slice", "Split", "Gather", "Expand", "Tile",
+        "DepthToSpace", "SpaceToDepth",
+    }
+)  # fmt: skip
+
+_RANGE_FOR = {
+    ("Sqrt", 0): _Range(0.0),
+    ("Log", 0): _Range(0.05),
+    ("Pow", 0): _Range(0.05),
+    ("Div", 1): _Range(0.05),
+    ("Reciprocal", 0): _Range(0.05),
+}
+"""What an operator asks of an input, where random numbers would only make NaN."""
+
+
+def plausible_range(value: ir.Value) -> tuple[float | None, float | None]:
+    """Bounds of a run-time value, from what makes it and from what reads it; None where nothing bounds it."""
+    current: ir.Value | None = value
+    low = high = None
+    for _ in range(16):
+        producer = None if current is None else current.producer()
+        if producer is None:
+            break
+        if producer.op_type in _RANGE_AFTER:
+            found = _RANGE_AFTER[producer.op_type]
+            low, high = found.low, found.high
+            break
+        if producer.op_type not in _KEEPS_RANGE or not producer.inputs:
+            break
+        current = producer.inputs[0]
+    for use in value.uses():
+        asked = _RANGE_FOR.get((use.node.op_type, use.idx))
+        if asked is not None and asked.low is not None:
+            low = max(asked.low, low or 0.0)
+    return low, high
+
+
+def _index_bound(value: ir.Value) -> int:
+    """Integers below this are indices that every reader of the value takes."""
+    bounds = [8]
+    for use in value.uses():
+        if use.node.op_type in ("Gather", "GatherElements", "ScatterElements") and use.idx == 1:
+            data = use.node.inputs[0]
+            axis = use.node.attributes["axis"].as_int() if "axis" in use.node.attributes else 0
+            if data is not None and data.shape is not None and isinstance(data.shape[axis], int):
+                bounds.append(int(data.shape[axis]))  # type: ignore[arg-type]
+    return max(1, min(bounds))
+
+
+def random_inputs(values: Sequence[ir.Value], rng: np.random.Generator, *, scale: float = 1.0) -> Arrays:
+    """Random arrays for run-time values, within their plausible ranges, by the name of each value."""
+    return {value.name or "": _random(value, rng, scale) for value in values}
+
+
+def _random(value: ir.Value, rng: np.random.Generator, scale: float) -> NDArray[Any]:
+    assert value.shape is not None
+    assert value.dtype is not None
+    shape = tuple(int(dim) for dim in value.shape)  # type: ignore[arg-type]
+    if value.dtype == ir.DataType.STRING:
+        raise NotProvableError("text inputs have no random values")
+    dtype = np.dtype(value.dtype.numpy())
+    if dtype == np.bool_:
+        return rng.integers(0, 2, shape).astype(np.bool_)
+    if np.issubdtype(dtype, np.integer):
+        return rng.integers(0, min(_index_bound(value), 100), shape).astype(dtype)
+    low, high = plausible_range(value)
+    if low is not None and high is not None:
+        return rng.uniform(low, high, shape).astype(dtype)
+    array = rng.standard_normal(shape, np.float32) * np.float32(scale)
+    if low is not None:
+        np.abs(array, out=array)
+        array += np.float32(low)
+    return array.astype(dtype)
+
+
+def _spoil(arrays: Arrays, number: float, rng: np.random.Generator) -> Arrays:
+    """A copy in which one element of every floating-point input is `number`."""
+    spoiled = {}
+    for name, array in arrays.items():
+        spoiled[name] = array
+        if array.size and not np.issubdtype(array.dtype, np.integer) and array.dtype != np.bool_:
+            spoiled[name] = array.copy()
+            spoiled[name].reshape(-1)[rng.integers(array.size)] = number
+    return spoiled
+
+
+# ---------------------------------------------------------------------------------------------- running
+
+
+class _Runner:
+    """A model in ONNX Runtime: one thread, nothing optimised; onnx.reference where that cannot run it."""
+
+    def __init__(self, source: bytes | str, proto: Callable[[], Any] | None = None, *, threads: int = 1) -> None:
+        self._session: Any = None
+        self._reference: Any = None
+        self._proto = proto
+        self.engine = "onnxruntime"
+        try:
+            self._session = _session(source, threads)
+        except Exception as error:
+            self._fall_back(error)
+
+    def run(self, feeds: Mapping[str, NDArray[Any]], outputs: Sequence[str]) -> list[NDArray[Any]]:
+        """The outputs by name; NotProvableError if no engine can run the model."""
+        if self._session is not None:
+            try:
+                return list(self._session.run(list(outputs), dict(feeds)))
+            except Exception as error:
+                self._fall_back(error)
+        try:
+            with np.errstate(all="ignore"):
+                return [np.asarray(array) for array in self._reference.run(list(outputs), dict(feeds))]
+        except Exception as error:
+            raise NotProvableError(f"no engine runs it: {_first_line(error)}") from error
+
+    def _fall_back(self, error: Exception) -> None:
+        if self._proto is None:
+            raise NotProvableError(f"ONNX Runtime cannot run it: {_first_line(error)}") from error
+        from onnx.reference import ReferenceEvaluator
+
+        try:
+            self._reference = ReferenceEvaluator(self._proto())
+        except Exception as second:
+            raise NotProvableError(
+                f"ONNX Runtime cannot run it ({_first_line(error)}), nor can onnx.reference ({_first_line(second)})"
+            ) from second
+        self._session = None
+        self.engine = "onnx.reference"
+
+
+def _session(source: bytes | str, threads: int) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    options.enable_cpu_mem_arena = False
+    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+# ---------------------------------------------------------------------------------------------- cost
+
+_SUMS = frozenset({"ReduceMean", "ReduceSum", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSumExp", "Softmax"})
+
+
+def accumulate_length(node: ir.Node) -> int:
+    """How many terms one output element of `node` sums up, at most."""
+    weights = node.inputs[1] if len(node.inputs) > 1 else None
+    if node.op_type in ("Conv", "ConvTranspose") and weights is not None and weights.shape is not None:
+        return max(1, prod(_dims(weights)[1:]) if node.op_type == "Conv" else _dims(weights)[0] * prod(_dims(weights)[2:]))
+    if node.op_type in ("MatMul", "Gemm", "Einsum") and node.inputs[0] is not None:
+        return max(1, *_dims(node.inputs[0]))
+    if node.op_type == "AveragePool":
+        return prod(node.attributes["kernel_shape"].as_ints())
+    source = node.inputs[0] if node.inputs else None
+    if (node.op_type in _SUMS or node.op_type.startswith("Global")) and source is not None:
+        result = node.outputs[0]
+        return max(1, prod(_dims(source)) // max(1, prod(_dims(result)))) if node.op_type != "Softmax" else max(_dims(source), default=1)
+    return 1
+
+
+def macs(node: ir.Node) -> int:
+    """Multiply-accumulates of `node`, or its elements if it has none."""
+    result = node.outputs[0] if node.outputs else None
+    volume = 0 if result is None else prod(_dims(result))
+    if node.op_type == "ConvTranspose":
+        weights = node.inputs[1]
+        source = node.inputs[0]
+        return 0 if weights is None or source is None else prod(_dims(source)) * prod(_dims(weights)[1:])
+    return volume * accumulate_length(node)
+
+
+def _dims(value: ir.Value) -> tuple[int, ...]:
+    if value.shape is None:
+        return ()
+    return tuple(dim if isinstance(dim, int) else 1 for dim in value.shape)
+
+
+_EPS = {ir.DataType.FLOAT16: 2.0**-10, ir.DataType.BFLOAT16: 2.0**-7, ir.DataType.DOUBLE: 2.0**-23}
+_FP32_EPS = 2.0**-23
+
+
+def _tolerance(before: Piece, after: Piece) -> float:
+    nodes = [*before.ir.graph, *after.ir.graph]
+    length = sum(accumulate_length(node) for node in nodes)
+    types = {value.dtype for node in nodes for value in node.outputs}
+    rounding = max((_EPS.get(dtype, _FP32_EPS) for dtype in types if dtype is not None), default=_FP32_EPS)
+    return rounding * (4 + len(nodes)) + _FP32_EPS * 4 * sqrt(length)
+
+
+# ---------------------------------------------------------------------------------------------- one application
+
+
+def prove(before: Piece, after: Piece, *, seed: int, bound: float = 0.0) -> Proof:
+    """Run both pieces on the same inputs: ordinary, large, with an infinity, with a NaN.
+
+    `bound` is what the rewrite states as its own error. Raises NotProvableError if no engine runs them.
+    """
+    first = _Runner(before.proto.SerializeToString(), lambda: before.proto)
+    second = _Runner(after.proto.SerializeToString(), lambda: after.proto)
+    tolerance = _tolerance(before, after)
+    rng = np.random.default_rng([seed, int.from_bytes(before.digest[:8], "little")])
+    large = sum(macs(node) for node in (*before.ir.graph, *after.ir.graph)) > _LARGE_MACS
+    names = {value: f"x{index}" for index, value in enumerate(before.inputs)}
+    worst, detail, cases = 0.0, "", 0
+    for number, scale in ((None, 1.0), (np.inf, 1.0), (np.nan, 1.0), (None, 16.0)):
+        if (large and number is None and scale != 1.0) or (number is not None and not before.inputs):
+            continue
+        arrays = {names[value]: _random(value, rng, scale) for value in before.inputs}
+        if number is not None:
+            arrays = _spoil(arrays, number, rng)
+        expected = first.run({**before.feeds, **arrays}, before.outputs)
+        found = second.run({**after.feeds, **arrays}, after.outputs)
+        cases += 1
+        for index, (want, have) in enumerate(zip(expected, found, strict=True)):
+            error, problem = _difference(want, have, tolerance, bound)
+            worst = max(worst, error)
+            if problem and not detail:
+                what = "ordinary inputs" if number is None else f"an input with {number}"
+                detail = f"output {index}, {what}: {problem}"
+    engine = first.engine if first.engine == second.engine else "onnx.reference"
+    return Proof(cases, worst, tolerance + bound, not detail, engine, detail=detail)
+
+
+def _difference(want: NDArray[Any], have: NDArray[Any], tolerance: float, bound: float) -> tuple[float, str]:
+    """Largest difference relative to the largest finite magnitude, and what is wrong, if anything is."""
+    if want.shape != have.shape:
+        return float("inf"), f"shape {list(have.shape)} instead of {list(want.shape)}"
+    if want.dtype != have.dtype:
+        return float("inf"), f"type {have.dtype} instead of {want.dtype}"
+    if want.size == 0:
+        return 0.0, ""
+    if not _is_float(want.dtype):
+        wrong = int(np.count_nonzero(want != have))
+        return (float("inf"), f"{wrong} of {want.size} elements differ") if wrong else (0.0, "")
+    a, b = want.astype(np.float64), have.astype(np.float64)
+    finite = np.isfinite(a)
+    same = finite | (a == b) | (np.isnan(a) & np.isnan(b))
+    if not same.all() or not np.array_equal(finite, np.isfinite(b)):
+        return float("inf"), "NaN or infinity in other places"
+    if not finite.any():
+        return 0.0, ""
+    gap = np.abs(np.subtract(a, b, out=np.zeros_like(a), where=finite))
+    size = float(np.max(np.abs(a), initial=0.0, where=finite))
+    largest = float(gap.max())
+    relative = largest / size if size else (0.0 if largest == 0 else float("inf"))
+    if largest > tolerance * size + bound * max(1.0, size):
+        return relative, f"differs by {largest:.3g} where the largest value is {size:.3g}"
+    return relative, ""
+
+
+def _is_float(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind == "f" or dtype.name in ("bfloat16",)
+
+
+# ---------------------------------------------------------------------------------------------- whole networks
+
+_WHOLE = {ir.DataType.FLOAT16: 2.0**-5, ir.DataType.BFLOAT16: 2.0**-3}
+_WHOLE_FP32 = 2.0**-12
+
+
+def compare_models(
+    reference: Any,
+    candidate: Any,
+    edges: Sequence[EdgeMapping] = (),
+    *,
+    cases: int = 3,
+    seed: int = 0,
+    tolerance: float | None = None,
+    names: tuple[str, str] = ("reference", "candidate"),
+    threads: int = 2,
+) -> VerifyReport:
+    """Run two networks on the same random inputs and compare every output of the reference.
+
+    `reference` and `candidate` are onnx_ir models (or `Model`s); the candidate's inputs and outputs are
+    reached through `edges`. `tolerance` bounds the difference relative to an output's largest magnitude; by
+    default it follows from the types. If they differ, `diverges_at` names the first tensor, in the
+    candidate's order, that both have and that differs. Raises OrinportError if inputs or outputs do not fit,
+    or ONNX Runtime cannot run one of them.
+    """
+    first, second = _graph_model(reference), _graph_model(candidate)
+    moved = {(edge.kind, edge.name): edge for edge in edges}
+    _require_fit(first, second, moved)
+    limit = _whole_tolerance(first, second) if tolerance is None else tolerance
+    outputs = [value.name or "" for value in first.graph.outputs]
+    rng = np.random.default_rng(seed)
+    feeds = []
+    try:
+        for case in range(max(1, cases)):
+            given = random_inputs(first.graph.inputs, rng, scale=1.0 if case != 1 else 4.0)
+            feeds.append((given, {name: _to_board(moved, name, array) for name, array in given.items()}))
+        wanted = _run_whole(first, [given for given, _ in feeds], outputs, threads)
+        had = _run_whole(second, [board for _, board in feeds], outputs, threads)
+        rows: dict[str, VerifyRow] = {}
+        for expected, found in zip(wanted, had, strict=True):
+            for name, want, have in zip(outputs, expected, found, strict=True):
+                edge = moved.get(("output", name))
+                row = _row(name, want, have if edge is None else edge.from_board(have), limit)
+                rows[name] = row if name not in rows else _worse(rows[name], row)
+        report_rows = tuple(rows[name] for name in outputs)
+        diverges = "" if all(row.equal for row in report_rows) else _first_difference(first, second, feeds[0], limit)
+    except NotProvableError as error:
+        raise OrinportError(f"The networks cannot be compared: {error}.") from error
+    return VerifyReport(names[0], names[1], report_rows, len(feeds), seed, diverges)
+
+
+def _graph_model(model: Any) -> ir.Model:
+    return model if isinstance(model, ir.Model) else model.ir  # type: ignore[no-any-return]
+
+
+def _to_board(moved: Mapping[tuple[str, str], EdgeMapping], name: str, array: NDArray[Any]) -> NDArray[Any]:
+    edge = moved.get(("input", name))
+    return array if edge is None else edge.to_board(array)
+
+
+def _require_fit(first: ir.Model, second: ir.Model, moved: Mapping[tuple[str, str], EdgeMapping]) -> None:
+    for kind in ("input", "output"):
+        ours = {value.name: value for value in (first.graph.inputs if kind == "input" else first.graph.outputs)}
+        theirs = {value.name: value for value in (second.graph.inputs if kind == "input" else second.graph.outputs)}
+        missing = [name for name in ours if name not in theirs]
+        extra = [name for name in theirs if name not in ours] if kind == "input" else []
+        if missing or extra:
+            raise OrinportError(
+                f"The networks have different {kind}s: {', '.join(map(repr, [*missing, *extra][:4]))}.",
+                "Both need the same names.",
+            )
+        for name, value in ours.items():
+            edge = moved.get((kind, name or ""))
+            want = _dims(value) if edge is None else edge.shape
+            if value.shape is None or value.dtype is None or not all(isinstance(dim, int) for dim in value.shape):
+                if kind == "input":
+                    raise OrinportError(f"The shape of the input {name!r} is not known.", "Give it with --shapes.")
+                continue
+            if theirs[name].shape is not None and _dims(theirs[name]) != tuple(want):
+                raise OrinportError(
+                    f"The {kind} {name!r} has shape {list(_dims(theirs[name]))} in one network and {list(want)} in the other."
+                )
+
+
+def _whole_tolerance(first: ir.Model, second: ir.Model) -> float:
+    types = {value.dtype for model in (first, second) for node in model.graph for value in node.outputs}
+    return max((_WHOLE.get(dtype, _WHOLE_FP32) for dtype in types if dtype is not None), default=_WHOLE_FP32)
+
+
+def _row(name: str, want: NDArray[Any], have: NDArray[Any], tolerance: float) -> VerifyRow:
+    relative, problem = _difference(want, have, tolerance, 0.0)
+    largest = float("inf")
+    if want.shape == have.shape and _is_float(want.dtype) and want.size:
+        gap = np.abs(want.astype(np.float64) - have.astype(np.float64))
+        largest = float(np.max(gap, initial=0.0, where=np.isfinite(gap))) if np.isfinite(relative) else relative
+    elif not problem:
+        largest = 0.0
+    return VerifyRow(name, tuple(want.shape), largest, relative, tolerance, not problem)
+
+
+def _worse(left: VerifyRow, right: VerifyRow) -> VerifyRow:
+    if left.equal != right.equal:
+        return left if not left.equal else right
+    return left if left.max_rel >= right.max_rel else right
+
+
+def _run_whole(
+    model: ir.Model, feeds: Sequence[Arrays], outputs: Sequence[str], threads: int
+) -> list[list[NDArray[Any]]]:
+    """The outputs for each of `feeds`; the session lives only as long as this takes."""
+    size = sum(tensor.nbytes for value in model.graph.initializers.values() if (tensor := value.const_value) is not None)
+    if size < _PROTO_BYTES:
+        runner = _Runner(ir.to_proto(model).SerializeToString(), threads=threads)
+        return [runner.run(arrays, outputs) for arrays in feeds]
+    with tempfile.TemporaryDirectory(prefix="orinport-") as folder:
+        path = Path(folder) / "model.onnx"
+        ir.save(model, path, external_data="model.onnx.data")
+        runner = _Runner(str(path), threads=threads)
+        return [runner.run(arrays, outputs) for arrays in feeds]
+
+
+def _first_difference(first: ir.Model, second: ir.Model, feeds: tuple[Arrays, Arrays], tolerance: float) -> str:
+    """The first tensor in the candidate's order that both networks have and that differs."""
+    known = {value.name: value for node in first.graph for value in node.outputs if value.name}
+    common = [
+        value
+        for node in second.graph
+        for value in node.outputs
+        if value.name in known and value.shape is not None and _dims(value) == _dims(known[value.name])
+    ]
+    batch: list[str] = []
+    size = 0
+    for value in [*common, None]:
+        if value is not None:
+            batch.append(value.name or "")
+            size += prod(_dims(value)) * 8
+        if batch and (value is None or size > _BYTES_AT_ONCE):
+            wants = _run_whole(_with_outputs(first, batch), feeds[:1], batch, 2)[0]
+            haves = _run_whole(_with_outputs(second, batch), feeds[1:], batch, 2)[0]
+            for name, want, have in zip(batch, wants, haves, strict=True):
+                if _difference(want, have, tolerance, 0.0)[1]:
+                    return name
+            batch, size = [], 0
+    return ""
+
+
+def _with_outputs(model: ir.Model, names: Sequence[str]) -> ir.Model:
+    """The same network with other outputs."""
+    graph = model.graph.clone()
+    values = {value.name: value for node in graph for value in node.outputs}
+    graph.outputs.clear()
+    graph.outputs.extend(values[name] for name in names)
+    return ir.Model(graph, ir_version=model.ir_version)

@@ -1,0 +1,218 @@
+"""Shape movers as values: `out = in.reshape(expand).transpose(perm).reshape(shape)`.
+
+Reshape, Flatten, Squeeze, Unsqueeze and Transpose, and chains of them, all have this form. In it they compose,
+invert and compare without running anything. The form is also that of a moved edge (`EdgeMapping`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Shuffle"]
+
+Dims = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffle:
+    """A rearrangement of a tensor's elements; `before` is the input's shape.
+
+    `expand` and `perm` are kept as short as possible: no dimension of 1, and no two neighbours that stay
+    neighbours. Two shuffles of equal input move elements alike exactly if these two are equal.
+    """
+
+    before: Dims
+    expand: Dims
+    perm: Dims
+    shape: Dims
+
+    @classmethod
+    def make(cls, before: Sequence[int], expand: Sequence[int], perm: Sequence[int], shape: Sequence[int]) -> Shuffle:
+        """The shuffle in its shortest form; all four describe the same number of elements."""
+        short, order = _shorten(tuple(expand), tuple(perm))
+        return cls(tuple(before), short, order, tuple(shape))
+
+    @classmethod
+    def reshape(cls, before: Sequence[int], shape: Sequence[int]) -> Shuffle:
+        """Another shape, the elements in the same order."""
+        return cls.make(before, before, range(len(before)), shape)
+
+    @classmethod
+    def transpose(cls, before: Sequence[int], perm: Sequence[int]) -> Shuffle:
+        """Dimensions in another order."""
+        return cls.make(before, before, perm, [before[axis] for axis in perm])
+
+    @property
+    def keeps_order(self) -> bool:
+        """A reshape: the elements stay in the same order."""
+        return len(self.perm) <= 1
+
+    @property
+    def is_identity(self) -> bool:
+        """Nothing changes at all."""
+        return self.keeps_order and self.before == self.shape
+
+    def then(self, other: Shuffle) -> Shuffle | None:
+        """Both, one after the other; None if they do not compose to this form."""
+        cut = _refine([self.expand[axis] for axis in self.perm], other.expand)
+        if cut is None:
+            return None
+        first, second = cut
+        ranges = _positions(first)
+        fine_of_axis: list[list[int]] = [[] for _ in self.expand]
+        for position, axis in enumerate(self.perm):
+            fine_of_axis[axis] = ranges[position]
+        sizes = [size for part in first for size in part]
+        order_in = [fine for axis in fine_of_axis for fine in axis]
+        place = {fine: index for index, fine in enumerate(order_in)}
+        groups = _positions(second)
+        order_out = [fine for axis in other.perm for fine in groups[axis]]
+        return Shuffle.make(
+            self.before, [sizes[fine] for fine in order_in], [place[fine] for fine in order_out], other.shape
+        )
+
+    def inverse(self) -> Shuffle:
+        """The way back."""
+        back = [0] * len(self.perm)
+        for position, axis in enumerate(self.perm):
+            back[axis] = position
+        return Shuffle.make(self.shape, [self.expand[axis] for axis in self.perm], back, self.before)
+
+    def without_batch(self) -> Shuffle | None:
+        """The same for one sample: both first dimensions dropped, if they are equal and stay in front."""
+        if not self.before or not self.shape or self.before[0] != self.shape[0]:
+            return None
+        batch = self.before[0]
+        if batch == 1:
+            return Shuffle.make(self.before[1:], self.expand, self.perm, self.shape[1:])
+        if not self.perm or self.perm[0] != 0 or self.expand[0] % batch:
+            return None
+        return Shuffle.make(self.before[1:], (self.expand[0] // batch, *self.expand[1:]), self.perm, self.shape[1:])
+
+    def apply(self, array: NDArray[Any]) -> NDArray[Any]:
+        """`array` rearranged; a view where numpy can make one."""
+        result: NDArray[np.generic] = array.reshape(self.expand).transpose(self.perm).reshape(self.shape)
+        return result
+
+    def steps(self) -> tuple[tuple[str, Dims], ...]:
+        """The shortest chain of `("reshape", shape)` and `("transpose", perm)` that does this."""
+        if self.keeps_order:
+            return () if self.before == self.shape else (("reshape", self.shape),)
+        ways = [way for way in (_transpose_first(self), _transpose_last(self)) if way is not None]
+        if ways:
+            return min(ways, key=len)
+        return (("reshape", self.expand), ("transpose", self.perm), ("reshape", self.shape))
+
+
+def _shorten(expand: Dims, perm: Dims) -> tuple[Dims, Dims]:
+    order = [axis for axis in perm if expand[axis] != 1]
+    rank = {axis: index for index, axis in enumerate(sorted(order))}
+    sizes = [expand[axis] for axis in sorted(order)]
+    order = [rank[axis] for axis in order]
+    joined = [bool(index) and order[index] == order[index - 1] + 1 for index in range(len(order))]
+    heads = [axis for axis, join in zip(order, joined, strict=True) if not join]
+    width = {axis: 1 for axis in heads}
+    head = -1
+    for axis, join in zip(order, joined, strict=True):
+        head = head if join else axis
+        width[head] = axis - head + 1
+    starts = sorted(heads)
+    place = {start: index for index, start in enumerate(starts)}
+    return (
+        tuple(prod(sizes[start : start + width[start]]) for start in starts),
+        tuple(place[start] for start in heads),
+    )
+
+
+def _refine(left: Sequence[int], right: Sequence[int]) -> tuple[list[list[int]], list[list[int]]] | None:
+    """Cut both factorisations of one number into the same factors; None if their bounds do not nest."""
+    cuts_left: list[list[int]] = [[] for _ in left]
+    cuts_right: list[list[int]] = [[] for _ in right]
+    i = j = 0
+    a = left[0] if left else 1
+    b = right[0] if right else 1
+    while i < len(left) and j < len(right):
+        step = min(a, b)
+        if a % step or b % step:
+            return None
+        cuts_left[i].append(step)
+        cuts_right[j].append(step)
+        a, b = a // step, b // step
+        if a == 1:
+            i += 1
+            a = left[i] if i < len(left) else 1
+        if b == 1:
+            j += 1
+            b = right[j] if j < len(right) else 1
+    return cuts_left, cuts_right
+
+
+def _positions(parts: Sequence[Sequence[int]]) -> list[list[int]]:
+    result: list[list[int]] = []
+    start = 0
+    for part in parts:
+        result.append(list(range(start, start + len(part))))
+        start += len(part)
+    return result
+
+
+def _members(sizes: Sequence[int], dims: Sequence[int]) -> list[list[int]] | None:
+    """For each of `sizes`, the consecutive axes of `dims` (those above 1) whose product it is."""
+    axes = [axis for axis, size in enumerate(dims) if size != 1]
+    result: list[list[int]] = []
+    for size in sizes:
+        taken: list[int] = []
+        while axes and prod(dims[axis] for axis in taken) < size:
+            taken.append(axes.pop(0))
+        if prod(dims[axis] for axis in taken) != size:
+            return None
+        result.append(taken)
+    return result
+
+
+def _order(big: Sequence[int], dims: Dims, wanted: Dims) -> Dims:
+    """Axes `big` in this order with the axes of size 1 put between, so that the shape is `wanted` if it can be."""
+    rest = [axis for axis in range(len(dims)) if axis not in set(big)]
+    queue = list(big)
+    order: list[int] = []
+    for size in wanted:
+        if size == 1 and rest:
+            order.append(rest.pop(0))
+        elif size != 1 and queue:
+            order.append(queue.pop(0))
+    return (*order, *rest, *queue) if not queue else (*rest, *big)
+
+
+def _transpose_first(shuffle: Shuffle) -> tuple[tuple[str, Dims], ...] | None:
+    members = _members(shuffle.expand, shuffle.before)
+    if members is None:
+        return None
+    perm = _order([axis for index in shuffle.perm for axis in members[index]], shuffle.before, shuffle.shape)
+    if len(perm) != len(shuffle.before):
+        return None
+    moved = tuple(shuffle.before[axis] for axis in perm)
+    head = ("transpose", perm)
+    return (head,) if moved == shuffle.shape else (head, ("reshape", shuffle.shape))
+
+
+def _transpose_last(shuffle: Shuffle) -> tuple[tuple[str, Dims], ...] | None:
+    back = _transpose_first(shuffle.inverse())
+    if back is None:
+        return None
+    perm = back[0][1]
+    forward = [0] * len(perm)
+    for position, axis in enumerate(perm):
+        forward[axis] = position
+    middle = tuple(shuffle.shape[axis] for axis in perm)
+    tail = ("transpose", tuple(forward))
+    return (tail,) if middle == shuffle.before else (("reshape", middle), tail)
+
+
