@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 HOSTILE_NAMES = (
-    'quote"s and \'apostrophes\'',
+    "quote\"s and 'apostrophes'",
     "two\nlines",
     "$(touch owned) `id` ; rm -rf *",
     "<script>alert(1)</script>",

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import onnx_ir as ir
 
+from orinport.errors import OrinportError
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import onnx
 
     from orinport.model.model import Model
 
 __all__ = ["copy_model", "save", "to_proto"]
+
+EMBEDDED_BYTES = 1_900_000_000
+"""Weights that still fit into one ONNX file, whose format ends at 2 GiB, nodes and names included."""
+_SMALL_BYTES = 4096
+"""Tensors of up to this size stay in the ONNX file, so that shapes and axes can be read without the data file."""
+_ALIGNMENT = 4096
 
 
 def copy_model(model: Model) -> Model:
@@ -22,10 +35,101 @@ def copy_model(model: Model) -> Model:
 
 
 def to_proto(model: Model) -> onnx.ModelProto:
-    """The model as a proto that holds all weights."""
-    return ir.to_proto(model.ir)
+    """The model as a proto that holds all weights. Raises OrinportError if they are more than a proto can hold."""
+    size = _weight_bytes(model.ir.graph)
+    if size > EMBEDDED_BYTES:
+        raise OrinportError(
+            f"{model.name!r} has {size} bytes of weights, more than one ONNX file holds.", "Save it to a folder."
+        )
+    return _serialize(model.ir, model.name)
 
 
-def save(model: Model, path: str | os.PathLike[str]) -> None:
-    """Write the model to `path`."""
-    ir.save(model.ir, path)
+def save(model: Model, path: str | os.PathLike[str]) -> tuple[Path, ...]:
+    """Write the model to `path`, atomically; returns the files that were written.
+
+    More than `EMBEDDED_BYTES` of weights go to a second file beside it, named `<name>.data`. A file that stands
+    at `path` is replaced. Raises OrinportError if the files cannot be written.
+    """
+    target = Path(path)
+    if _weight_bytes(model.ir.graph) <= EMBEDDED_BYTES:
+        proto = _serialize(model.ir, model.name)
+        with _replacing(target) as file:
+            file.write_bytes(proto.SerializeToString(deterministic=True))
+        return (target,)
+    data = target.with_name(f"{target.name}.data")
+    outside = model.ir.clone()
+    with _replacing(data) as file:
+        _write_weights(outside.graph, file, data.name)
+    proto = _serialize(outside, model.name)
+    with _replacing(target) as file:
+        file.write_bytes(proto.SerializeToString(deterministic=True))
+    return target, data
+
+
+def _weight_bytes(graph: ir.Graph) -> int:
+    return sum(v.const_value.nbytes for v in graph.initializers.values() if v.const_value is not None)
+
+
+def _serialize(model: ir.Model, name: str) -> onnx.ModelProto:
+    try:
+        proto: onnx.ModelProto = ir.serde.serialize_model(_embedded(model))
+    except (OSError, ValueError, TypeError, RuntimeError, MemoryError) as error:
+        raise OrinportError(f"{name!r} cannot be written as ONNX: {error}") from error
+    return proto
+
+
+def _embedded(model: ir.Model) -> ir.Model:
+    """`model` with its external data read in, unless they are those that `save` has just written."""
+    external = [v for v in model.graph.initializers.values() if isinstance(v.const_value, ir.ExternalTensor)]
+    if not any(value.const_value.base_dir for value in external):  # type: ignore[union-attr]
+        return model
+    copy = model.clone()
+    for value in copy.graph.initializers.values():
+        tensor = value.const_value
+        if isinstance(tensor, ir.ExternalTensor):
+            value.const_value = ir.LazyTensor(_Read(tensor), dtype=tensor.dtype, shape=tensor.shape, name=tensor.name)
+    return copy
+
+
+class _Read:
+    """External data as a tensor in memory, when asked for."""
+
+    def __init__(self, tensor: ir.ExternalTensor) -> None:
+        self.tensor = tensor
+
+    def __call__(self) -> ir.TensorProtocol:
+        return ir.Tensor(self.tensor.numpy(), dtype=self.tensor.dtype, name=self.tensor.name)
+
+
+def _write_weights(graph: ir.Graph, file: Path, location: str) -> None:
+    """Write the weights of `graph` one after the other and leave references to them in it."""
+    with file.open("wb") as stream:
+        for value in graph.initializers.values():
+            tensor = value.const_value
+            if tensor is None or tensor.nbytes <= _SMALL_BYTES or tensor.dtype == ir.DataType.STRING:
+                continue
+            stream.write(b"\0" * (-stream.tell() % _ALIGNMENT))
+            offset = stream.tell()
+            stream.write(tensor.tobytes())
+            value.const_value = ir.ExternalTensor(
+                location,
+                offset,
+                stream.tell() - offset,
+                tensor.dtype,
+                shape=ir.Shape(tensor.shape.dims),
+                name=value.name or "",
+            )
+
+
+@contextmanager
+def _replacing(target: Path) -> Iterator[Path]:
+    """A new file beside `target` that takes its place once it is complete."""
+    temporary = target.with_name(f".{target.name[:200]}.{uuid4().hex}.tmp")
+    try:
+        yield temporary
+        temporary.replace(target)
+    except OSError as error:
+        raise OrinportError(f"{str(target)!r} cannot be written: {error.strerror or error}.") from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)

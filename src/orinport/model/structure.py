@@ -43,7 +43,7 @@ _MAX_NAME = 1 << 16
 _STANDARD = ("", "ai.onnx")
 
 _FLOAT32 = onnx.TensorProto.FLOAT
-_BITS = {
+_BITS: dict[int, int] = {
     onnx.TensorProto.FLOAT: 32,
     onnx.TensorProto.UINT8: 8,
     onnx.TensorProto.INT8: 8,
@@ -172,7 +172,7 @@ def _demands(op_type: str, domain: str, version: int) -> _Demands | None:
     schema = schema_of(op_type, domain, version)
     if schema is None:
         return None
-    types = {name: int(attribute.type.value) for name, attribute in schema.attributes.items()}
+    types = {name: int(attribute.type) for name, attribute in schema.attributes.items()}
     required = frozenset(name for name, attribute in schema.attributes.items() if attribute.required)
     return _Demands((schema.min_input, schema.max_input), (schema.min_output, schema.max_output), types, required)
 
