@@ -108,6 +108,7 @@ ATTRIBUTES: Mapping[LayerKind, Mapping[str, str]] = {
         "dilation": "(dh, dw)",
         "pre_padding": "(top, left)",
         "post_padding": "(bottom, right)",
+        "padding_mode": "EXPLICIT_ROUND_DOWN | EXPLICIT_ROUND_UP | SAME_UPPER | SAME_LOWER; the padding of SAME is given",
         "groups": "int",
         "output_maps": "int, K",
         "has_bias": "bool",
@@ -120,6 +121,7 @@ ATTRIBUTES: Mapping[LayerKind, Mapping[str, str]] = {
         "dilation": "(dh, dw)",
         "pre_padding": "(top, left)",
         "post_padding": "(bottom, right)",
+        "padding_mode": "EXPLICIT_ROUND_DOWN | EXPLICIT_ROUND_UP | SAME_UPPER | SAME_LOWER; the padding of SAME is given",
         "groups": "int",
         "output_maps": "int, K",
         "has_bias": "bool",
@@ -133,6 +135,7 @@ ATTRIBUTES: Mapping[LayerKind, Mapping[str, str]] = {
         "stride": "(h, w)",
         "pre_padding": "(top, left)",
         "post_padding": "(bottom, right)",
+        "padding_mode": "as for CONVOLUTION",
         "exclusive": "bool: average_count_excludes_padding (count_include_pad = 0)",
         "round_up": "bool: ceil mode",
     },
@@ -166,6 +169,8 @@ ATTRIBUTES: Mapping[LayerKind, Mapping[str, str]] = {
         "rounding": "HALF_UP | HALF_DOWN | FLOOR | CEIL",
         "scales": "tuple of float, one per dimension, or None when given by sizes",
         "by_sizes": "bool: setOutputDimensions() was used",
+        "cubic_coefficient": "float",
+        "exclude_outside": "bool",
     },
     LayerKind.UNARY: {"op": "EXP | LOG | SQRT | RECIP | ABS | NEG | SIN | COS | TAN | ... | NOT | SIGN | ROUND"},
     LayerKind.SLICE: {
@@ -208,6 +213,15 @@ ATTRIBUTES: Mapping[LayerKind, Mapping[str, str]] = {
         "to": "DType value",
     },
     LayerKind.DEQUANTIZE: {"axis": "int or None", "zero_point": "bool", "to": "DType value"},
+    LayerKind.CUMULATIVE: {"op": "SUM", "exclusive": "bool", "reverse": "bool"},
+    LayerKind.EINSUM: {"equation": "str"},
+    LayerKind.FILL: {"op": "LINSPACE | RANDOM_UNIFORM | RANDOM_NORMAL"},
+    LayerKind.GRID_SAMPLE: {
+        "mode": "NEAREST | LINEAR | CUBIC",
+        "sample": "FILL | CLAMP | REFLECT",
+        "align_corners": "bool",
+    },
+    LayerKind.ONE_HOT: {"axis": "int"},
     LayerKind.PLUGIN: {"op_type": "str", "domain": "str"},
     LayerKind.UNSUPPORTED: {"op_type": "str", "domain": "str", "reason": "str"},
 }
@@ -271,6 +285,11 @@ class Layer:
     def __getitem__(self, key: str) -> Any:
         """The attribute `key`; KeyError means a defect in lowering."""
         return self.attributes[key]
+
+    @property
+    def is_constant(self) -> bool:
+        """Everything that it gives is known at build time: TensorRT folds it, it runs nowhere."""
+        return bool(self.outputs) and all(t.constant for t in self.outputs)
 
     @property
     def runtime_inputs(self) -> tuple[Tensor, ...]:
