@@ -12,15 +12,19 @@ using nvinfer1::ErrorCode;
 using nvinfer1::ILogger;
 using nvinfer1::PluginFieldType;
 
+#if ORINPORT_TENSORRT >= 806
 std::atomic<nvinfer1::ILoggerFinder*> loggerFinder{nullptr};
+#endif
 
 ILogger* findLogger() noexcept {
+#if ORINPORT_TENSORRT >= 806
     if (auto* finder = loggerFinder.load(std::memory_order_acquire)) {
         try {
             if (ILogger* logger = finder->findLogger()) return logger;
         } catch (...) {  // findLogger is the application's code; a lost logger must not end the process
         }
     }
+#endif
     return getLogger();
 }
 
@@ -42,7 +46,7 @@ FieldType fieldType(PluginFieldType type) noexcept {
         case PluginFieldType::kINT32: return FieldType::Int32;
         case PluginFieldType::kFLOAT32: return FieldType::Float32;
         case PluginFieldType::kFLOAT64: return FieldType::Float64;
-#if NV_TENSORRT_MAJOR >= 10
+#if ORINPORT_TENSORRT >= 1000
         case PluginFieldType::kINT64: return FieldType::Int64;
 #endif
         default: return FieldType::Other;
@@ -73,7 +77,7 @@ struct Arithmetic {
     nvinfer1::IExprBuilder& builder;
 
     Extent constant(std::int64_t value) const noexcept {
-#if NV_TENSORRT_MAJOR >= 10
+#if ORINPORT_TENSORRT >= 1000
         return builder.constant(value);
 #else
         return builder.constant(static_cast<std::int32_t>(value));
@@ -92,9 +96,11 @@ struct Arithmetic {
 
 }  // namespace
 
+#if ORINPORT_TENSORRT >= 806
 void useLoggerFinder(nvinfer1::ILoggerFinder* finder) noexcept {
     loggerFinder.store(finder, std::memory_order_release);
 }
+#endif
 
 void report(Status const& status, nvinfer1::IErrorRecorder* recorder) noexcept {
     if (status.ok()) return;
@@ -108,7 +114,7 @@ ElementType elementType(DataType type) noexcept {
         case DataType::kHALF: return ElementType::Float16;
         case DataType::kINT8: return ElementType::Int8;
         case DataType::kINT32: return ElementType::Int32;
-#if NV_TENSORRT_MAJOR >= 10
+#if ORINPORT_TENSORRT >= 1000
         case DataType::kBF16: return ElementType::BFloat16;
         case DataType::kINT64: return ElementType::Int64;
 #endif
@@ -121,7 +127,7 @@ DataType dataType(ElementType type) noexcept {
         case ElementType::Float16: return DataType::kHALF;
         case ElementType::Int8: return DataType::kINT8;
         case ElementType::Int32: return DataType::kINT32;
-#if NV_TENSORRT_MAJOR >= 10
+#if ORINPORT_TENSORRT >= 1000
         case ElementType::BFloat16: return DataType::kBF16;
         case ElementType::Int64: return DataType::kINT64;
 #endif

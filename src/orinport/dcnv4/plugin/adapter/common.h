@@ -9,13 +9,18 @@
 #include "core/operation.h"
 #include "core/status.h"
 
+/// Major and minor version of the headers. IPluginV3 is there from 10.0 on, loading through the registry from 8.6 on.
+#define ORINPORT_TENSORRT (NV_TENSORRT_MAJOR * 100 + NV_TENSORRT_MINOR)
+
 namespace orinport::plugin {
 
 /// Tell TensorRT about an error: to `recorder` if there is one, to the logger in any case.
 void report(Status const& status, nvinfer1::IErrorRecorder* recorder = nullptr) noexcept;
 
+#if ORINPORT_TENSORRT >= 806
 /// TensorRT's way to the logger of whoever calls a plugin, for libraries loaded through the registry.
 void useLoggerFinder(nvinfer1::ILoggerFinder* finder) noexcept;
+#endif
 
 TensorInfo tensorInfo(nvinfer1::PluginTensorDesc const& desc) noexcept;
 

@@ -1,10 +1,10 @@
 // The creators, registered once when the library is loaded (trtexec --staticPlugins, dlopen), and handed out once more
 // when TensorRT's registry loads the library itself (trtexec --dynamicPlugins, IPluginRegistry::loadLibrary).
-#include <NvInferRuntime.h>
-
 #include <atomic>
 
-#if NV_TENSORRT_MAJOR >= 10
+#include "adapter/common.h"
+
+#if ORINPORT_TENSORRT >= 1000
 #include "adapter/v3.h"
 #else
 #include "adapter/v2.h"
@@ -15,7 +15,7 @@
 namespace orinport::plugin {
 namespace {
 
-#if NV_TENSORRT_MAJOR >= 10
+#if ORINPORT_TENSORRT >= 1000
 using Creator = CreatorV3;
 using CreatorInterface = nvinfer1::IPluginCreatorInterface;
 #else
@@ -48,6 +48,8 @@ struct Registration {
 
 Registration const registration;
 
+#if ORINPORT_TENSORRT >= 806
+
 /// A registry that loads the library registers what it gets from here by itself, and unloads the library later. So the
 /// registration of the load must go: it would clash with the caller's, or outlive the library.
 CreatorInterface* const* handOut(std::int32_t& count) noexcept {
@@ -58,11 +60,13 @@ CreatorInterface* const* handOut(std::int32_t& count) noexcept {
     count = kCREATORS;
     return creators().list;
 }
+#endif
 
 }  // namespace
 }  // namespace orinport::plugin
 
-#if NV_TENSORRT_MAJOR >= 10
+#if ORINPORT_TENSORRT >= 806
+#if ORINPORT_TENSORRT >= 1000
 ORINPORT_EXPORT nvinfer1::IPluginCreatorInterface* const* getCreators(std::int32_t& nbCreators);
 ORINPORT_EXPORT nvinfer1::IPluginCreatorInterface* const* getCreators(std::int32_t& nbCreators) {
     return orinport::plugin::handOut(nbCreators);
@@ -76,3 +80,4 @@ ORINPORT_EXPORT nvinfer1::IPluginCreator* const* getPluginCreators(std::int32_t&
 
 ORINPORT_EXPORT void setLoggerFinder(nvinfer1::ILoggerFinder* finder);
 ORINPORT_EXPORT void setLoggerFinder(nvinfer1::ILoggerFinder* finder) { orinport::plugin::useLoggerFinder(finder); }
+#endif
