@@ -5,6 +5,8 @@ they run as compiled C (see `orinport.dcnv4.cpu`); where no kernel is registered
 operations. float16 and bfloat16 are computed in float32, coordinates and sums included, and rounded once.
 """
 
+# mypy: allow-untyped-decorators
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -82,8 +84,16 @@ def flash_deform_attn(
 
 def _geometry(arguments: Sequence[Any]) -> Geometry:
     kernel, stride, padding, dilation, group, group_channels, offset_scale, remove_center = arguments
-    pairs = [tuple(pair) for pair in (kernel, stride, padding, dilation)]
-    return Geometry(group, group_channels, *pairs, offset_scale=offset_scale, remove_center=remove_center)
+    return Geometry(
+        group,
+        group_channels,
+        tuple(kernel),
+        tuple(stride),
+        tuple(padding),
+        tuple(dilation),
+        offset_scale,
+        remove_center,
+    )
 
 
 def _attention(shapes: torch.Tensor, starts: torch.Tensor, points: int) -> tuple[DeformAttnArguments, list[int]]:
