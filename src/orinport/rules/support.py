@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, cast
 
 from orinport.model.layer import DType, LayerKind
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMPARISONS",
+    "LOGICAL",
     "Banks",
     "between",
     "bounds",
@@ -28,7 +30,11 @@ __all__ = [
     "is_boolean",
     "is_or_equal",
     "is_truth",
+    "resize_scales",
+    "slice_extent",
+    "softmax_extent",
     "speaking",
+    "takes_comparison",
     "unknown_shape",
     "unshaped",
     "within",
@@ -36,6 +42,9 @@ __all__ = [
 
 COMPARISONS = frozenset({"EQUAL", "GREATER", "LESS"})
 """Element-wise operations that compare."""
+
+LOGICAL = COMPARISONS | {"AND", "OR", "XOR"}
+"""Element-wise operations that give or take truth values."""
 
 _STRENGTH = (Confidence.INFERRED, Confidence.OBSERVED, Confidence.DOCUMENTED)
 
@@ -159,6 +168,37 @@ def is_truth(layer: Layer, context: Context) -> bool:
     if layer.kind is not LayerKind.ELEMENTWISE:
         return False
     return layer["op"] in COMPARISONS or is_or_equal(layer, context)
+
+
+def takes_comparison(layer: Layer, context: Context) -> bool:
+    """True if the comparison is taken here at all, so that its further conditions are worth a look (DLA022)."""
+    if layer["op"] == "OR":
+        return True  # is_or_equal() has looked at its parts
+    return any(layer["op"] in row.values["allowed"] for row in holding(context, ("K01a", "K01b", "K01c")))
+
+
+def resize_scales(layer: Layer) -> tuple[float, ...] | None:
+    """The scales of a Resize that is given by sizes, None if the shapes do not tell."""
+    before, after = layer.inputs[0].shape, layer.outputs[0].shape
+    if before is None or after is None or len(before) != len(after) or 0 in before:
+        return None
+    return tuple(new / old for new, old in zip(after, before, strict=True))
+
+
+def slice_extent(layer: Layer, axis: int, key: str) -> int | None:
+    """`start`, `size` or `stride` of a slice along `axis`, None if it is not constant or says nothing on the axis."""
+    values, axes = layer[key], layer["axes"]
+    if values is None:
+        return None
+    if axes is None:
+        return int(values[axis])
+    return int(values[axes.index(axis)]) if axis in axes else None
+
+
+def softmax_extent(shape: tuple[int, ...], axis: int) -> tuple[int, int]:
+    """Length of the axis, and the product of channel, height and width without it; batch takes no part."""
+    others = [size for place, size in enumerate(shape) if place != axis and place >= len(shape) - 3]
+    return shape[axis], prod(others)
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ class MatrixMultiply(LayerRule):
             )
         else:
             why = (
-                "the weights of a convolution are packed into the loadable, so the second operand, which takes their place,"
+                "the weights of a convolution are packed into the loadable, so the second operand, in their place,"
                 " has to be the constant"
                 if first.constant
                 else "both operands are computed at run time, and the DLA multiplies only in convolutions whose weights"

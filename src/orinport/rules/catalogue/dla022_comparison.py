@@ -58,8 +58,8 @@ class Comparison(LayerRule):
                 self,
                 layer,
                 integer,
-                f"The comparison {op} is taken in {integer.values['precision'].upper()} only, and the network is prepared"
-                f" in {context.precision.value.upper()}.",
+                f"The comparison {op} is taken in {integer.values['precision'].upper()} only, and the network is"
+                f" prepared in {context.precision.value.upper()}.",
                 value=context.precision.value,
                 limit=integer.values["precision"],
                 advice="Prepare the network in INT8, or compare after the network.",

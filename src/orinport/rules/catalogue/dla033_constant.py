@@ -62,7 +62,7 @@ class Constant(LayerRule):
             self,
             layer,
             rows,
-            "A standalone loadable takes no constant layer, and it is not documented when one is folded into its reader."
+            "A standalone loadable takes no constant layer, and it is not documented when one is folded away."
             if context.standalone
             else "The constant has to be folded into its reader, which may need GPU fallback while building.",
             value=layer.attributes.get("values"),

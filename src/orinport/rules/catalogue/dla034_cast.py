@@ -57,8 +57,8 @@ class Cast(LayerRule):
             self,
             layer,
             holding(context, ("X04b", "OP46")),
-            f"{'Identity' if same else 'Cast'} from {source.dtype.value} to {layer.outputs[0].dtype.value}: documents take"
-            " it only right behind a comparison in INT8.",
+            f"{'Identity' if same else 'Cast'} from {source.dtype.value} to {layer.outputs[0].dtype.value}: documents"
+            " take it only right behind a comparison in INT8.",
             value=f"{source.dtype.value} to {layer.outputs[0].dtype.value}",
             limit="behind a comparison",
             advice="Remove it."

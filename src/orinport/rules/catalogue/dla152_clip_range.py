@@ -1,0 +1,78 @@
+"""A Clip whose bounds the DLA does not take.
+
+## What it checks
+The upper bound lies in 1 to 127 (documented from TensorRT 8.4 on). The lower bound is 0: that is inferred from
+the name "clipped ReLU", so another lower bound is `unknown`.
+
+## Why it matters
+ReLU6 passes. A HardTanh (-1 to 1), a Clip to 0.5 and a Clip that is open above do not.
+
+## Example
+Clip with min = -1 and max = 1.
+
+## What to do
+Write the Clip as Max and Min with constants, which the DLA takes as element-wise operations. A Clip at 0
+without an upper bound is a ReLU.
+
+## Fix safety
+No rewrite is applied.
+
+## Source
+Rows A03a, A03b and OP16: developer guides 8.4 and 8.5.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orinport.model.layer import LayerKind
+from orinport.rules.finding import Verdict
+from orinport.rules.rule import LayerRule
+from orinport.rules.support import between, bounds, finding, holding, within
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from orinport.model.layer import Layer
+    from orinport.rules.finding import Finding
+    from orinport.rules.rule import Context
+
+_ADVICE = "Write it as Max and Min with constants; without an upper bound, as a ReLU."
+
+
+class ClipRange(LayerRule):
+    code = "DLA152"
+    title = "Clip bounds are out of range"
+    rows = ("A03a", "A03b", "OP16")
+    kinds = (LayerKind.ACTIVATION,)
+
+    def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
+        if layer["type"] != "CLIP":
+            return
+        low, high = layer["alpha"], layer["beta"]
+        upper = context.rows.get("A03a")
+        if upper is not None and not within((high,), upper):
+            yield finding(
+                self,
+                layer,
+                upper,
+                f"The upper bound of the Clip is {high:g}; the DLA takes {between(upper)}.",
+                value=high,
+                limit=bounds(upper),
+                advice=_ADVICE,
+            )
+        lower = context.rows["A03b"]
+        if not within((low,), lower):
+            yield finding(
+                self,
+                layer,
+                holding(context, ("A03b", "OP16")),
+                f"The lower bound of the Clip is {low:g}; documents speak of {between(lower)} only.",
+                value=low,
+                limit=bounds(lower),
+                advice=_ADVICE,
+                verdict=Verdict.UNKNOWN,
+            )
+
+
+RULE = ClipRange()

@@ -1,0 +1,102 @@
+"""A reshape or transpose from or to a tensor that is not 4-D.
+
+## What it checks
+The input is 4-D. A result of rank 2 or of rank 5 and more is refused. A result of rank 3 is `unknown`: only
+results of other ranks than 4 were seen refused, without a word on 3.
+
+## Why it matters
+Flatten before a classifier, the token layout of transformers, and the six dimensions that DepthToSpace goes
+through all end here.
+
+## Example
+Flatten of (1, 2048, 1, 1) to (1, 2048).
+
+## What to do
+Keep the tensor 4-D up to the output: a fully connected layer is a 1x1 convolution. Where only the edge of the
+network has another rank, prepare moves the edge. DepthToSpace is a deconvolution with kernel = stride and
+one-hot weights, SpaceToDepth a convolution.
+
+## Fix safety
+No rewrite is applied.
+
+## Source
+Rows F01, F02, F03, G15b and OP43: developer guide 8.5, NvInfer.h, builder log of 10.3, operator table of
+NVIDIA/Deep-Learning-Accelerator-SW.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orinport.model.layer import LayerKind
+from orinport.rules.finding import Verdict
+from orinport.rules.rule import LayerRule
+from orinport.rules.support import finding, holding, unknown_shape, unshaped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from orinport.model.layer import Layer
+    from orinport.rules.finding import Finding
+    from orinport.rules.rule import Context
+
+
+class ShuffleRank(LayerRule):
+    code = "DLA190"
+    title = "Reshape or transpose of a tensor that is not 4-D"
+    rows = ("F01", "F02", "F03", "G15b", "OP43")
+    kinds = (LayerKind.SHUFFLE, LayerKind.SQUEEZE, LayerKind.UNSQUEEZE)
+
+    def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
+        row = context.rows.get("F01")
+        if row is None:
+            return
+        data, result = layer.inputs[0], layer.outputs[0]
+        missing = unshaped((data, result))
+        if missing is not None or data.shape is None or result.shape is None:
+            if missing is not None:
+                yield unknown_shape(self, layer, missing, row)
+            return
+        rank, before, after = row.values["rank"], len(data.shape), len(result.shape)
+        if before == after == rank:
+            return
+        shapes = f"{list(data.shape)} to {list(result.shape)}"
+        if before != rank:
+            yield finding(
+                self,
+                layer,
+                holding(context, ("G15b",)) or row,
+                f"The layer goes from {shapes}, and its input has rank {before}; the DLA takes rank {rank}.",
+                value=before,
+                limit=rank,
+                advice="Keep the tensor (N, C, H, W): a fully connected layer is a 1x1 convolution.",
+            )
+            return
+        doubt = context.rows.get("OP43") if after == rank - 1 else None
+        if doubt is not None:
+            yield finding(
+                self,
+                layer,
+                (doubt,),
+                f"The layer goes from {shapes}; whether the DLA takes a change from rank {before} to {after} is not"
+                " documented.",
+                value=after,
+                limit=rank,
+                advice="Keep the tensor (N, C, H, W); prepare moves the edge where only the output has another rank.",
+                verdict=Verdict.UNKNOWN,
+            )
+            return
+        yield finding(
+            self,
+            layer,
+            context.rows["F02"],
+            f"The layer goes from {shapes}, to rank {after}; the DLA takes rank {rank}.",
+            value=after,
+            limit=rank,
+            advice="Write DepthToSpace as a deconvolution, SpaceToDepth as a convolution, both with one-hot weights."
+            if after > rank
+            else "Keep the tensor (N, C, H, W); prepare moves the edge where only the output has another rank.",
+        )
+
+
+RULE = ShuffleRank()
