@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["RuleReport", "check_layers"]
 
 _GRAVITY = {Verdict.DLA: 0, Verdict.UNKNOWN: 1, Verdict.GPU: 2, Verdict.BLOCKED: 3}
-_LAST_KIND_CODE = "DLA199"
-"""Rules up to this code that name kinds decide whether a layer is taken; later ones speak of formats and regions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +89,8 @@ def _layer_rules() -> Mapping[LayerKind, tuple[LayerRule, ...]]:
 
 @cache
 def _covered() -> frozenset[LayerKind]:
-    """The kinds on which a rule about acceptance speaks."""
-    return frozenset(
-        kind for rule in rules() if isinstance(rule, LayerRule) and rule.code <= _LAST_KIND_CODE for kind in rule.kinds
-    )
+    """The kinds that some rule names."""
+    return frozenset(kind for rule in rules() if isinstance(rule, LayerRule) for kind in rule.kinds)
 
 
 def _context(

@@ -1,0 +1,78 @@
+"""What rules about the network share: findings without a layer, and the loadables that the verdicts so far give."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orinport.model.layer import LayerKind
+from orinport.model.partition import partition
+from orinport.rules.finding import Finding, Verdict
+from orinport.targets.target import Confidence
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orinport.model.layer import Layer
+    from orinport.rules.rule import Context, Rule
+    from orinport.targets.target import RuleRow
+
+__all__ = ["loadables", "network_finding", "on_dla", "some"]
+
+_NAMES_SHOWN = 3
+_WEAKNESS = tuple(Confidence)
+
+
+def network_finding(
+    rule: Rule,
+    rows: Sequence[RuleRow],
+    message: str,
+    *,
+    value: object,
+    limit: object,
+    advice: str,
+    verdict: Verdict | None,
+) -> Finding:
+    """A finding of `rule` on the network as a whole."""
+    return Finding(
+        code=rule.code,
+        layer="",
+        nodes=(),
+        message=message,
+        value=value,
+        limit=limit,
+        help=advice,
+        fix=None,
+        source="; ".join(dict.fromkeys(row.source for row in rows)),
+        confidence=max((row.confidence for row in rows), key=_WEAKNESS.index, default=Confidence.INFERRED),
+        verdict=verdict,
+        rows=tuple(row.id for row in rows),
+    )
+
+
+def on_dla(layer: Layer, context: Context) -> bool:
+    """True if `layer` is a layer of its own (no constant) whose verdict so far is dla."""
+    return layer.kind is not LayerKind.CONSTANT and context.verdicts[layer.index] is Verdict.DLA
+
+
+def loadables(layers: Sequence[Layer], context: Context) -> tuple[tuple[Layer, ...], ...]:
+    """The runs of DLA layers that become one loadable each, as the verdicts stand.
+
+    Layers of one loadable touch each other and share one batch size, and no way leaves a loadable and comes
+    back to it.
+    """
+
+    def colour(layer: Layer) -> tuple[str, int | None] | None:
+        if layer.kind is LayerKind.CONSTANT:
+            return None
+        if context.verdicts[layer.index] is Verdict.DLA:
+            return "dla", layer.outputs[0].batch if layer.outputs else None
+        return "gpu", None
+
+    return tuple(group for group in partition(layers, colour) if on_dla(group[0], context))
+
+
+def some(layers: Sequence[Layer]) -> str:
+    """The first few names of `layers`, and how many more there are."""
+    names = ", ".join(repr(layer.name) for layer in layers[:_NAMES_SHOWN])
+    more = len(layers) - _NAMES_SHOWN
+    return f"{names} and {more} more" if more > 0 else names
