@@ -35,7 +35,6 @@ __all__ = [
     "softmax_extent",
     "speaking",
     "takes_comparison",
-    "unknown_shape",
     "unshaped",
     "within",
 ]
@@ -123,27 +122,9 @@ def finding(
     )
 
 
-def unshaped(tensors: Iterable[Tensor]) -> Tensor | None:
-    """The first tensor without a known shape, None if all are known."""
-    for tensor in tensors:
-        if tensor.shape is None:
-            return tensor
-    return None
-
-
-def unknown_shape(rule: Rule, layer: Layer, tensor: Tensor, rows: RuleRow | Sequence[RuleRow]) -> Finding:
-    """The finding for a layer that cannot be judged because a tensor's shape could not be found out."""
-    return finding(
-        rule,
-        layer,
-        rows,
-        f"The shape of tensor {tensor.name!r} is not known, so this limit cannot be checked.",
-        value=None,
-        limit=None,
-        advice=f"Give the network's input shapes with --shapes; if {tensor.name!r} depends on data, the layer"
-        " cannot run on the DLA as it is.",
-        verdict=Verdict.UNKNOWN,
-    )
+def unshaped(tensors: Iterable[Tensor]) -> bool:
+    """True if a shape among them is not known: DLA103 says so, and limits on shapes stay silent."""
+    return any(tensor.shape is None for tensor in tensors)
 
 
 def is_boolean(layer: Layer, context: Context) -> bool:

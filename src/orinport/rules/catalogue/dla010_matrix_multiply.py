@@ -20,7 +20,7 @@ Constant operand: prepare writes it as a 1x1 convolution. Two runtime operands: 
 `orinport matmul` for the ways to compute it with layers that the DLA takes and what each would cost.
 
 ## Fix safety
-The rewrite matmul-to-conv is exact up to the order of additions.
+The rewrites matmul-to-conv and gemm-to-conv are exact up to the order of additions.
 
 ## Source
 Rows X02, C14b and CF06: builder log from 8.5 on; operator table of NVIDIA/Deep-Learning-Accelerator-SW.
@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
-from orinport.rules.fixes import MATMUL_TO_CONV
+from orinport.rules.fixes import GEMM_TO_CONV, MATMUL_TO_CONV
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import finding, holding
 
@@ -61,6 +61,8 @@ class MatrixMultiply(LayerRule):
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         first, second = layer.inputs
         sizes = f"{_shape(first)} x {_shape(second)}"
+        # Only a Gemm comes with transposed operands.
+        rewrite = GEMM_TO_CONV if "TRANSPOSE" in (layer["op0"], layer["op1"]) else MATMUL_TO_CONV
         row = context.rows.get("X02")
         if row is None:
             yield finding(
@@ -72,7 +74,7 @@ class MatrixMultiply(LayerRule):
                 limit=None,
                 advice=_CONSTANT if first.constant or second.constant else _RUNTIME,
                 verdict=Verdict.UNKNOWN,
-                fix=MATMUL_TO_CONV if first.constant or second.constant else None,
+                fix=rewrite if first.constant or second.constant else None,
             )
         elif second.constant:
             yield finding(
@@ -85,7 +87,7 @@ class MatrixMultiply(LayerRule):
                 limit="convolution with constant weights",
                 advice=_CONSTANT,
                 verdict=Verdict.UNKNOWN,
-                fix=MATMUL_TO_CONV,
+                fix=rewrite,
             )
         else:
             why = (
@@ -103,7 +105,7 @@ class MatrixMultiply(LayerRule):
                 value=sizes,
                 limit="convolution with constant weights",
                 advice=_CONSTANT if first.constant else _RUNTIME,
-                fix=MATMUL_TO_CONV if first.constant else None,
+                fix=rewrite if first.constant else None,
             )
 
 

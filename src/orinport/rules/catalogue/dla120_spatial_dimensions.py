@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import finding, speaking, unknown_shape
+from orinport.rules.support import finding, speaking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -61,8 +61,7 @@ class SpatialDimensions(LayerRule):
             return
         # An element-wise layer broadcasts: its output has the rank that counts.
         tensor = layer.outputs[0] if layer.kind is LayerKind.ELEMENTWISE else layer.inputs[0]
-        if tensor.shape is None:
-            yield unknown_shape(self, layer, tensor, row)
+        if tensor.shape is None:  # DLA103 speaks
             return
         spatial, limit = len(tensor.shape) - 2, row.values["spatial"]
         if spatial == limit:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import finding, unknown_shape, unshaped
+from orinport.rules.support import finding, unshaped
 from orinport.targets.target import Confidence
 
 if TYPE_CHECKING:
@@ -49,9 +49,7 @@ class ParametricReluRank(LayerRule):
         if row is None or len(layer.inputs) < 2:
             return
         data, slope = layer.inputs[:2]
-        missing = unshaped((data, slope))
-        if missing is not None:
-            yield unknown_shape(self, layer, missing, row)
+        if unshaped((data, slope)):  # DLA103 speaks
             return
         if data.rank == slope.rank:
             return

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import between, bounds, finding, resize_scales, unknown_shape, unshaped, within
+from orinport.rules.support import between, bounds, finding, resize_scales, within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,14 +47,9 @@ class ResizeScales(LayerRule):
         form = context.rows.get("Z01")
         if form is None:
             return
-        scales = layer["scales"]
-        if scales is None:
-            scales = resize_scales(layer)
-            if scales is None:
-                missing = unshaped((layer.inputs[0], layer.outputs[0]))
-                if missing is not None:
-                    yield unknown_shape(self, layer, missing, form)
-                return
+        scales = layer["scales"] or resize_scales(layer)
+        if scales is None:  # DLA103 or DLA177 speaks
+            return
         leading = tuple(form.values["leading"])
         shown = ", ".join(f"{scale:g}" for scale in scales)
         if len(scales) != form.values["count"] or tuple(scales[: len(leading)]) != leading:
