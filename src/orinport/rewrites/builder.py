@@ -111,7 +111,10 @@ class Builder:
             "",
             op_type,
             inputs,
-            ir.convenience.convert_attributes(given),
+            [
+                value if isinstance(value, ir.Attr) else ir.convenience.convert_attribute(name, value)
+                for name, value in given.items()
+            ],
             num_outputs=outputs,
             name=self._names.unique(base),
             metadata_props=dict(self._metadata),
@@ -126,10 +129,27 @@ class Builder:
             self._infer(node)
         return node.outputs[0]
 
+    def copy(self, node: ir.Node, inputs: Sequence[ir.Value | None], shape: Sequence[int] | None = None) -> ir.Value:
+        """`node` once more with its attributes, on other inputs; gives its first output.
+
+        `shape` is the output's; without it ONNX infers it. The type is that of the node's first output.
+        """
+        attributes: dict[str, Any] = dict(node.attributes)
+        return self.op(
+            node.op_type,
+            *inputs,
+            outputs=len(node.outputs),
+            shape=shape,
+            dtype=None if shape is None else self.context.dtype(node.outputs[0]),
+            **attributes,
+        )
+
     def constant(self, array: NDArray[Any], suffix: str = "constant") -> ir.Value:
         """A new constant; small ones of equal content are shared among all replacements."""
         array = np.asarray(array)
-        key = (array.dtype.str, str(array.dtype), array.shape, array.tobytes()) if array.size <= _SHARED_ELEMENTS else ()
+        key = (
+            (array.dtype.str, str(array.dtype), array.shape, array.tobytes()) if array.size <= _SHARED_ELEMENTS else ()
+        )
         if key and key in self._shared:
             value = self._shared[key]
             self.constants.append(value)

@@ -127,7 +127,7 @@ class RewriteContext:
             return None
         if value.shape is None:
             tensor = self.constant_tensor(value)
-            return None if tensor is None else tuple(int(dim) for dim in tensor.shape)
+            return None if tensor is None else tuple(int(dim) for dim in tensor.shape)  # type: ignore[arg-type]
         if not all(isinstance(dim, int) for dim in value.shape):
             return None
         return tuple(int(dim) for dim in value.shape)  # type: ignore[arg-type]

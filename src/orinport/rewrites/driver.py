@@ -199,7 +199,9 @@ class _Driver:
         removed = self._removed(old_nodes, match.outputs)
         new_nodes = _needed(builder.nodes, results)
         self._require_affordable(old_nodes, new_nodes)
-        inputs = list(dict.fromkeys([*run_time_inputs(old_nodes, self.context), *run_time_inputs(new_nodes, self.context)]))
+        inputs = list(
+            dict.fromkeys([*run_time_inputs(old_nodes, self.context), *run_time_inputs(new_nodes, self.context)])
+        )
         before = cut(old_nodes, match.outputs, inputs, self.context, self._digests)
         after = cut(new_nodes, results, inputs, self.context, self._digests)
         if not self._better(old_nodes, removed, before, new_nodes, after):
@@ -217,9 +219,12 @@ class _Driver:
             self._progress(f"{rewrite.name}: {replaced[0]}")
         return True
 
-    def _require_fit(
-        self, rewrite: Rewrite, match: Match, results: tuple[ir.Value, ...], builder: Builder
-    ) -> None:
+    def _passed_on(self, results: Sequence[ir.Value], new_nodes: Sequence[ir.Node]) -> list[ir.Value]:
+        """Results that the replacement does not make but only hands on."""
+        made = {value for node in new_nodes for value in node.outputs}
+        return [value for value in results if value not in made and not self.context.is_constant(value)]
+
+    def _require_fit(self, rewrite: Rewrite, match: Match, results: tuple[ir.Value, ...], builder: Builder) -> None:
         """The replacement gives what was matched: as many values, of the same shapes and types."""
         assert len(results) == len(match.outputs), f"{rewrite.name} returned {len(results)} values"
         made = {value for node in builder.nodes for value in node.outputs}
@@ -291,16 +296,14 @@ class _Driver:
     def _verdict(self, piece: Piece) -> frozenset[str]:
         if piece.digest not in self._verdicts:
             assert self._judge is not None
-            self._verdicts[piece.digest] = frozenset(self._judge(piece.ir))
+            self._verdicts[piece.digest] = frozenset(self._judge(piece.model))
         return self._verdicts[piece.digest]
 
     def _prove(self, rewrite: Rewrite, before: Piece, after: Piece) -> Proof:
         key = (before.digest, after.digest, rewrite.error)
         known = self._proofs.get(key)
         if known is not None:
-            return Proof(
-                known.cases, known.max_error, known.tolerance, known.equal, known.engine, True, known.detail
-            )
+            return Proof(known.cases, known.max_error, known.tolerance, known.equal, known.engine, True, known.detail)
         proof = prove(before, after, seed=self._seed, bound=rewrite.error)
         self._proofs[key] = proof
         return proof
@@ -365,7 +368,7 @@ def _score(off: Sequence[ir.Node], nodes: int) -> _Score:
 
 def _needed(nodes: Sequence[ir.Node], results: Sequence[ir.Value]) -> list[ir.Node]:
     """Those of the built nodes that the results come from; what a rewrite built in vain is dropped."""
-    wanted = {value for value in results}
+    wanted = set(results)
     kept: list[ir.Node] = []
     for node in reversed(nodes):
         if any(value in wanted for value in node.outputs):
@@ -374,5 +377,3 @@ def _needed(nodes: Sequence[ir.Node], results: Sequence[ir.Value]) -> list[ir.No
         else:
             node.resize_inputs(0)
     return kept[::-1]
-
-

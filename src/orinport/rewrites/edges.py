@@ -110,7 +110,7 @@ def _move_input(value: ir.Value, context: RewriteContext, ranks: tuple[int, ...]
         joined = first if total is None else total.then(first)
         if joined is None:
             break
-        if not _helps(value, first, ranks):
+        if not _helps(first, ranks):
             break
         total = joined
         for use in readers:
@@ -123,7 +123,7 @@ def _move_input(value: ir.Value, context: RewriteContext, ranks: tuple[int, ...]
     return EdgeMapping.of("input", value.name or "", total)
 
 
-def _helps(value: ir.Value, shuffle: Shuffle, ranks: tuple[int, ...]) -> bool:
+def _helps(shuffle: Shuffle, ranks: tuple[int, ...]) -> bool:
     """Moving over `shuffle` leads to a shape of the right rank, or goes on towards one."""
     return len(shuffle.shape) in ranks or len(shuffle.before) not in ranks
 
@@ -141,9 +141,7 @@ def _move_output(index: int, context: RewriteContext, ranks: tuple[int, ...]) ->
         joined = shuffle if total is None else shuffle.then(total)
         if source is None or joined is None or source.is_graph_output() or source.producer() is None:
             break
-        if source.producer().graph is not graph or not (  # type: ignore[union-attr]
-            len(shuffle.before) in ranks or len(shuffle.shape) not in ranks
-        ):
+        if not _helps(shuffle.inverse(), ranks):
             break
         total = joined
         name, kind = value.name, value.type

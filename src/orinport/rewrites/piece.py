@@ -49,13 +49,13 @@ class Digests:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A small model: `ir` with its constants for the judge, `proto` with large constants as inputs for the proof.
+    """A small model: `model` with its constants for the judge, `proto` with large constants as inputs for the proof.
 
     `feeds` are those constants. `inputs` are the run-time inputs, in the order that both pieces of one
     application share.
     """
 
-    ir: ir.Model
+    model: ir.Model
     proto: onnx.ModelProto
     feeds: dict[str, NDArray[Any]]
     inputs: tuple[ir.Value, ...]
@@ -119,16 +119,13 @@ def cut(
     for position, node in enumerate(nodes):
         if any(attribute.type in _GRAPHS for attribute in node.attributes.values()):
             raise RefusedError(f"{node.op_type} holds a subgraph, which no proof covers")
-        for value in node.inputs:
-            if value is None or value in mapping or value in made:
+        for read in node.inputs:
+            if read is None or read in mapping or read in made:
                 continue
-            tensor = context.constant_tensor(value)
-            assert tensor is not None, f"{value.name} is neither constant nor an input of the piece"
-            name = f"c{len(initializers)}"
-            mapping[value] = ir.Value(
-                name=name, shape=ir.Shape(tensor.shape), type=ir.TensorType(tensor.dtype), const_value=tensor
-            )
-            initializers.append(mapping[value])
+            tensor = context.constant_tensor(read)
+            assert tensor is not None, f"{read.name} is neither constant nor an input of the piece"
+            mapping[read] = _constant(tensor, len(initializers))
+            initializers.append(mapping[read])
         copy = ir.Node(
             node.domain,
             node.op_type,
@@ -145,23 +142,19 @@ def cut(
         copies.append(copy)
     results: list[ir.Value] = []
     for value in outputs:
-        result = mapping.get(value)
-        tensor = context.constant_tensor(value)
-        if result is None and tensor is None:
-            raise RefusedError(f"{value.name!r} does not come from what was matched")
-        if result is None:
-            result = ir.Value(
-                name=f"c{len(initializers)}",
-                shape=ir.Shape(tensor.shape),  # type: ignore[union-attr]
-                type=ir.TensorType(tensor.dtype),  # type: ignore[union-attr]
-                const_value=tensor,
-            )
-            initializers.append(result)
+        if value not in mapping:
+            tensor = context.constant_tensor(value)
+            if tensor is None:
+                raise RefusedError(f"{value.name!r} does not come from what was matched")
+            mapping[value] = _constant(tensor, len(initializers))
+            initializers.append(mapping[value])
+        result = mapping[value]
         if result.producer() is None or result in results:
-            copies.append(ir.Node("", "Identity", [result], num_outputs=1, name=f"n{len(copies)}"))
-            shape, dtype = result.shape, result.type
-            result = copies[-1].outputs[0]
-            result.name, result.shape, result.type = f"v{len(copies) - 1}_0", shape, dtype
+            position = len(copies)
+            copies.append(ir.Node("", "Identity", [result], num_outputs=1, name=f"n{position}"))
+            alias = copies[-1].outputs[0]
+            alias.name, alias.shape, alias.type = f"v{position}_0", result.shape, result.type
+            result = alias
         results.append(result)
     graph = ir.Graph(
         [mapping[value] for value in inputs],
@@ -177,6 +170,15 @@ def cut(
 
 
 _GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+
+
+def _constant(tensor: ir.TensorProtocol, index: int) -> ir.Value:
+    return ir.Value(
+        name=f"c{index}",
+        shape=ir.Shape([int(dim) for dim in tensor.shape]),  # type: ignore[arg-type]
+        type=ir.TensorType(tensor.dtype),
+        const_value=tensor,
+    )
 
 
 def _serialize(model: ir.Model, digests: Digests) -> tuple[onnx.ModelProto, dict[str, NDArray[Any]], bytes]:

@@ -143,7 +143,8 @@ def _random(value: ir.Value, rng: np.random.Generator, scale: float) -> NDArray[
     if low is not None:
         np.abs(array, out=array)
         array += np.float32(low)
-    return array.astype(dtype)
+    result: NDArray[Any] = array.astype(dtype)
+    return result
 
 
 def _spoil(arrays: Arrays, number: float, rng: np.random.Generator) -> Arrays:
@@ -220,22 +221,43 @@ def _first_line(error: Exception) -> str:
 
 # ---------------------------------------------------------------------------------------------- cost
 
-_SUMS = frozenset({"ReduceMean", "ReduceSum", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSumExp", "Softmax"})
+_SUMS = frozenset(
+    {
+        "GlobalAveragePool",
+        "ReduceL1",
+        "ReduceL2",
+        "ReduceLogSum",
+        "ReduceLogSumExp",
+        "ReduceMean",
+        "ReduceSum",
+        "ReduceSumSquare",
+    }
+)
 
 
 def accumulate_length(node: ir.Node) -> int:
-    """How many terms one output element of `node` sums up, at most."""
+    """How many terms one output element of `node` sums up."""
+    source = node.inputs[0] if node.inputs else None
     weights = node.inputs[1] if len(node.inputs) > 1 else None
-    if node.op_type in ("Conv", "ConvTranspose") and weights is not None and weights.shape is not None:
-        return max(1, prod(_dims(weights)[1:]) if node.op_type == "Conv" else _dims(weights)[0] * prod(_dims(weights)[2:]))
-    if node.op_type in ("MatMul", "Gemm", "Einsum") and node.inputs[0] is not None:
-        return max(1, *_dims(node.inputs[0]))
+    if source is None:
+        return 1
+    dims = _dims(source)
+    if node.op_type in ("Conv", "ConvTranspose") and weights is not None:
+        kernel = _dims(weights)
+        return max(1, prod(kernel[1:]) if node.op_type == "Conv" else dims[1] * prod(kernel[2:]))
+    if node.op_type == "MatMul":
+        return max(1, dims[-1] if dims else 1)
+    if node.op_type == "Gemm":
+        transposed = node.attributes["transA"].as_int() if "transA" in node.attributes else 0
+        return max(1, dims[-2] if transposed else dims[-1])
+    if node.op_type == "Einsum":
+        return max(1, *dims)
     if node.op_type == "AveragePool":
         return prod(node.attributes["kernel_shape"].as_ints())
-    source = node.inputs[0] if node.inputs else None
-    if (node.op_type in _SUMS or node.op_type.startswith("Global")) and source is not None:
-        result = node.outputs[0]
-        return max(1, prod(_dims(source)) // max(1, prod(_dims(result)))) if node.op_type != "Softmax" else max(_dims(source), default=1)
+    if node.op_type in ("Softmax", "LogSoftmax"):
+        return max(dims, default=1)
+    if node.op_type in _SUMS:
+        return max(1, prod(dims) // max(1, prod(_dims(node.outputs[0]))))
     return 1
 
 
@@ -261,7 +283,7 @@ _FP32_EPS = 2.0**-23
 
 
 def _tolerance(before: Piece, after: Piece) -> float:
-    nodes = [*before.ir.graph, *after.ir.graph]
+    nodes = [*before.model.graph, *after.model.graph]
     length = sum(accumulate_length(node) for node in nodes)
     types = {value.dtype for node in nodes for value in node.outputs}
     rounding = max((_EPS.get(dtype, _FP32_EPS) for dtype in types if dtype is not None), default=_FP32_EPS)
@@ -280,7 +302,7 @@ def prove(before: Piece, after: Piece, *, seed: int, bound: float = 0.0) -> Proo
     second = _Runner(after.proto.SerializeToString(), lambda: after.proto)
     tolerance = _tolerance(before, after)
     rng = np.random.default_rng([seed, int.from_bytes(before.digest[:8], "little")])
-    large = sum(macs(node) for node in (*before.ir.graph, *after.ir.graph)) > _LARGE_MACS
+    large = sum(macs(node) for node in (*before.model.graph, *after.model.graph)) > _LARGE_MACS
     names = {value: f"x{index}" for index, value in enumerate(before.inputs)}
     worst, detail, cases = 0.0, "", 0
     for number, scale in ((None, 1.0), (np.inf, 1.0), (np.nan, 1.0), (None, 16.0)):
@@ -385,7 +407,7 @@ def compare_models(
 
 
 def _graph_model(model: Any) -> ir.Model:
-    return model if isinstance(model, ir.Model) else model.ir  # type: ignore[no-any-return]
+    return model if isinstance(model, ir.Model) else model.ir
 
 
 def _to_board(moved: Mapping[tuple[str, str], EdgeMapping], name: str, array: NDArray[Any]) -> NDArray[Any]:
@@ -413,7 +435,8 @@ def _require_fit(first: ir.Model, second: ir.Model, moved: Mapping[tuple[str, st
                 continue
             if theirs[name].shape is not None and _dims(theirs[name]) != tuple(want):
                 raise OrinportError(
-                    f"The {kind} {name!r} has shape {list(_dims(theirs[name]))} in one network and {list(want)} in the other."
+                    f"The {kind} {name!r} has shape {list(want)} in one network"
+                    f" and {list(_dims(theirs[name]))} in the other."
                 )
 
 
@@ -443,7 +466,8 @@ def _run_whole(
     model: ir.Model, feeds: Sequence[Arrays], outputs: Sequence[str], threads: int
 ) -> list[list[NDArray[Any]]]:
     """The outputs for each of `feeds`; the session lives only as long as this takes."""
-    size = sum(tensor.nbytes for value in model.graph.initializers.values() if (tensor := value.const_value) is not None)
+    tensors = [value.const_value for value in model.graph.initializers.values()]
+    size = sum(tensor.nbytes for tensor in tensors if tensor is not None)
     if size < _PROTO_BYTES:
         runner = _Runner(ir.to_proto(model).SerializeToString(), threads=threads)
         return [runner.run(arrays, outputs) for arrays in feeds]

@@ -119,7 +119,7 @@ def _shorten(expand: Dims, perm: Dims) -> tuple[Dims, Dims]:
     order = [rank[axis] for axis in order]
     joined = [bool(index) and order[index] == order[index - 1] + 1 for index in range(len(order))]
     heads = [axis for axis, join in zip(order, joined, strict=True) if not join]
-    width = {axis: 1 for axis in heads}
+    width = dict.fromkeys(heads, 1)
     head = -1
     for axis, join in zip(order, joined, strict=True):
         head = head if join else axis
@@ -214,5 +214,3 @@ def _transpose_last(shuffle: Shuffle) -> tuple[tuple[str, Dims], ...] | None:
     middle = tuple(shuffle.shape[axis] for axis in perm)
     tail = ("transpose", tuple(forward))
     return (tail,) if middle == shuffle.before else (("reshape", middle), tail)
-
-

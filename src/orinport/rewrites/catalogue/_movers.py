@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from orinport.rewrites.context import RewriteContext
 
-__all__ = ["MOVERS", "chain_into", "shuffle_of"]
+__all__ = ["MOVERS", "absorb", "chain_from", "chain_into", "shuffle_of"]
 
 MOVERS = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose")
 
@@ -29,10 +29,13 @@ def shuffle_of(node: ir.Node | None, context: RewriteContext) -> Shuffle | None:
     return Shuffle.reshape(before, after)
 
 
-def chain_into(value: ir.Value, context: RewriteContext) -> tuple[ir.Value, Shuffle, tuple[ir.Node, ...]] | None:
+def chain_into(
+    value: ir.Value, context: RewriteContext, *, rank: int | None = None
+) -> tuple[ir.Value, Shuffle, tuple[ir.Node, ...]] | None:
     """The longest chain of shape movers that ends in `value` and is one shuffle: its source, what it does, its nodes.
 
-    None if `value` does not come from a shape mover.
+    With `rank` it goes back to the nearest source of that many dimensions only. None if `value` does not come
+    from a shape mover.
     """
     producer = value.producer()
     total = shuffle_of(producer, context)
@@ -40,7 +43,7 @@ def chain_into(value: ir.Value, context: RewriteContext) -> tuple[ir.Value, Shuf
         return None
     nodes = [producer]
     source = producer.inputs[0]
-    while source is not None:
+    while source is not None and (rank is None or context.rank(source) != rank):
         earlier = source.producer()
         step = shuffle_of(earlier, context)
         if earlier is None or step is None or earlier.graph is not context.graph:
@@ -53,3 +56,35 @@ def chain_into(value: ir.Value, context: RewriteContext) -> tuple[ir.Value, Shuf
         source = earlier.inputs[0]
     assert source is not None
     return source, total, tuple(nodes)
+
+
+def chain_from(value: ir.Value, rank: int, context: RewriteContext) -> tuple[Shuffle, tuple[ir.Node, ...]] | None:
+    """The chain of shape movers that alone reads `value`, up to the first result of `rank` dimensions; else None."""
+    total: Shuffle | None = None
+    nodes: list[ir.Node] = []
+    while True:
+        mover = context.only_consumer(value)
+        step = shuffle_of(mover, context)
+        if mover is None or step is None or mover.inputs[0] is not value:
+            return None
+        total = step if total is None else total.then(step)
+        if total is None:
+            return None
+        nodes.append(mover)
+        if len(step.shape) == rank:
+            return total, tuple(nodes)
+        value = mover.outputs[0]
+
+
+def absorb(value: ir.Value, into: Shuffle, context: RewriteContext) -> tuple[ir.Value, Shuffle, tuple[ir.Node, ...]]:
+    """Where to read from so that `into` costs least: source, shuffle from there, and the movers that it makes up for.
+
+    The movers belong into the match, or the proof could not tell that the source and `value` depend on each other.
+    """
+    chain = chain_into(value, context)
+    if chain is not None:
+        source, moved, nodes = chain
+        total = moved.then(into)
+        if total is not None and len(total.steps()) <= len(into.steps()):
+            return source, total, nodes
+    return value, into, ()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from orinport.rewrites.builder import Builder
     from orinport.rewrites.context import RewriteContext
 
-__all__ = ["Product", "convolve", "plan_nodes", "positions"]
+__all__ = ["Product", "convolve", "is_batch", "plan_nodes", "positions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +131,7 @@ def convolve(
     return _conv(builder, operand, kernel, bias, product.groups), product.out_of(height, width)
 
 
-def _conv(
-    builder: Builder, value: ir.Value, weights: NDArray[Any], bias: NDArray[Any] | None, groups: int
-) -> ir.Value:
+def _conv(builder: Builder, value: ir.Value, weights: NDArray[Any], bias: NDArray[Any] | None, groups: int) -> ir.Value:
     inputs = [builder.constant(weights, "weights")]
     if bias is not None:
         inputs.append(builder.constant(bias.astype(weights.dtype), "bias"))
@@ -151,6 +149,22 @@ def _conv(
         shape=(n, weights.shape[0], h - kh + 1, w - kw + 1),
         dtype=builder.context.dtype(value),
     )
+
+
+def is_batch(value: ir.Value, rows: int, context: RewriteContext) -> bool:
+    """The rows of a matrix are the images of a batch: it comes from feature maps with that many."""
+    current: ir.Value | None = value
+    for _ in range(64):
+        shape = context.shape(current)
+        if current is None or shape is None or not shape or shape[0] != rows:
+            return False
+        if len(shape) >= 4:
+            return True
+        producer = current.producer()
+        if producer is None or producer.op_type == "Transpose" or not producer.inputs:
+            return False
+        current = producer.inputs[0]
+    return False
 
 
 def positions(count: int, channels: int, context: RewriteContext) -> tuple[int, int]:

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orinport.rewrites.catalogue._product import Product, convolve, plan_nodes
+from orinport.rewrites.catalogue._product import Product, convolve, is_batch, plan_nodes
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class MatMulToConv(Rewrite):
             return None
         if not any(constants):
             return Refusal(
-                "both operands are known at run time only, and a convolution's kernel is fixed when the network is built"
+                "both operands are known at run time only, and a convolution's kernel is fixed at build time"
             )
         value, weights = (right, left) if constants[0] else (left, right)
         if not context.is_float(value):
@@ -126,9 +126,7 @@ def _plan(
     shared = prod(batch) == 1 and bool(groups)
     if not groups or shared:
         count, places = (1, rows) if shared else _places(value, operand, rows, context, left=left)
-        return Product(
-            value, count, 1, places, inner, outputs * prod(groups), prod(groups), not left, not left, result
-        )
+        return Product(value, count, 1, places, inner, outputs * prod(groups), prod(groups), not left, not left, result)
     if batch[len(batch) - len(groups) :] != groups:
         return None
     return Product(
@@ -166,25 +164,9 @@ def _places(
         return prod(operand[:-2]), rows
     if len(operand) >= 3:
         return operand[0], prod(operand[1:-2]) * rows
-    if rows > 1 and _is_batch(value, rows, context):
+    if rows > 1 and is_batch(value, rows, context):
         return rows, 1
     return 1, rows
-
-
-def _is_batch(value: ir.Value, rows: int, context: RewriteContext) -> bool:
-    """The rows of a matrix are the images of a batch: it comes from feature maps with that many."""
-    current: ir.Value | None = value
-    for _ in range(64):
-        shape = context.shape(current)
-        if current is None or shape is None or not shape or shape[0] != rows:
-            return False
-        if len(shape) >= 4:
-            return True
-        producer = current.producer()
-        if producer is None or producer.op_type == "Transpose" or not producer.inputs:
-            return False
-        current = producer.inputs[0]
-    return False
 
 
 def _kernel(weights: NDArray[Any], product: Product, *, left: bool) -> NDArray[Any]:

@@ -1,0 +1,47 @@
+"""Operators that work on each element alone, and how their operands move with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orinport.rewrites.catalogue._constants import shrink
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from orinport.rewrites.builder import Builder
+    from orinport.rewrites.context import RewriteContext
+    from orinport.rewrites.shuffle import Shuffle
+
+__all__ = ["POINTWISE", "moved_constant", "operands"]
+
+POINTWISE = (
+    "Abs", "Add", "Cast", "Ceil", "Celu", "Clip", "Cos", "Div", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid",
+    "HardSwish", "Identity", "LeakyRelu", "Log", "Max", "Mean", "Min", "Mish", "Mul", "Neg", "Pow", "PRelu",
+    "Reciprocal", "Relu", "Round", "Selu", "Sigmoid", "Sign", "Sin", "Softplus", "Softsign", "Sqrt", "Sub", "Sum",
+    "Tan", "Tanh", "ThresholdedRelu",
+)  # fmt: skip
+
+_BROADCASTS = frozenset({"Add", "Div", "Max", "Mean", "Min", "Mul", "Pow", "PRelu", "Sub", "Sum"})
+
+
+def operands(node: ir.Node, context: RewriteContext) -> list[ir.Value] | None:
+    """The run-time operands of a pointwise node if each has the shape of the result; else None."""
+    result = context.shape(node.outputs[0])
+    values = [value for value in node.inputs if value is not None and not context.is_constant(value)]
+    if result is None or not values or any(context.shape(value) != result for value in values):
+        return None
+    return values
+
+
+def moved_constant(node: ir.Node, value: ir.Value, shuffle: Shuffle, builder: Builder) -> ir.Value:
+    """A constant operand of `node` for the place where its result was moved by `shuffle`."""
+    array = builder.context.constant(value)
+    assert array is not None
+    if node.op_type not in _BROADCASTS:
+        return value  # bounds of Clip and the like
+    if array.size == 1:
+        return builder.constant(array.reshape(()))
+    return builder.constant(shrink(shuffle.apply(np.broadcast_to(array, shuffle.before))))
