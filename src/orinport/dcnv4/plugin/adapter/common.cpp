@@ -145,6 +145,16 @@ TensorInfo tensorInfo(nvinfer1::PluginTensorDesc const& desc) noexcept {
     return info;
 }
 
+TensorInfo tensorInfo(nvinfer1::DynamicPluginTensorDesc const& tensor) noexcept {
+    TensorInfo info = tensorInfo(tensor.desc);
+#if ORINPORT_TENSORRT >= 1000
+    for (std::int32_t i = 0; i < tensor.opt.nbDims && i < info.rank && i < kMAX_RANK; ++i) {
+        if (info.extents[i] < 0 && tensor.opt.d[i] > 0) info.extents[i] = tensor.opt.d[i];
+    }
+#endif
+    return info;
+}
+
 Status outputShape(Attributes const& attributes, DimsExprs const* inputs, std::int32_t count, DimsExprs& output,
                    nvinfer1::IExprBuilder& builder) noexcept {
     Kind const kind = attributes.kind;

@@ -23,6 +23,8 @@ void useLoggerFinder(nvinfer1::ILoggerFinder* finder) noexcept;
 #endif
 
 TensorInfo tensorInfo(nvinfer1::PluginTensorDesc const& desc) noexcept;
+/// With the optimization profile's extents in place of those that are not known.
+TensorInfo tensorInfo(nvinfer1::DynamicPluginTensorDesc const& tensor) noexcept;
 
 nvinfer1::DataType dataType(ElementType type) noexcept;
 ElementType elementType(nvinfer1::DataType type) noexcept;

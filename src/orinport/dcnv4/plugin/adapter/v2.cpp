@@ -67,8 +67,8 @@ void PluginV2::configurePlugin(nvinfer1::DynamicPluginTensorDesc const* in, std:
                               getPluginType(), inputCount(attributes_.kind), kOUTPUT_COUNT, nbInputs, nbOutputs));
     }
     TensorInfo tensors[kMAX_TENSORS];
-    for (std::int32_t i = 0; i < nbInputs; ++i) tensors[i] = tensorInfo(in[i].desc);
-    tensors[nbInputs] = tensorInfo(out[0].desc);
+    for (std::int32_t i = 0; i < nbInputs; ++i) tensors[i] = tensorInfo(in[i]);
+    tensors[nbInputs] = tensorInfo(out[0]);
     report(checkTensors(attributes_, tensors));  // nothing can be returned here; enqueue refuses the same
 }
 

@@ -12,9 +12,6 @@ using nvinfer1::PluginTensorDesc;
 /// The name of the one field of a serialized plugin; its value is the core's serialized form.
 constexpr char kSTATE_FIELD[] = "orinport_state";
 
-PluginTensorDesc const& descOf(PluginTensorDesc const& tensor) noexcept { return tensor; }
-PluginTensorDesc const& descOf(DynamicPluginTensorDesc const& tensor) noexcept { return tensor.desc; }
-
 template <typename Desc>
 Status gather(Kind kind, Desc const* in, std::int32_t nbInputs, Desc const* out, std::int32_t nbOutputs,
               TensorInfo (&tensors)[kMAX_TENSORS]) noexcept {
@@ -22,8 +19,8 @@ Status gather(Kind kind, Desc const* in, std::int32_t nbInputs, Desc const* out,
         return failure(Code::InvalidArgument, "%s: takes %d inputs and gives %d output, not %d and %d.", pluginName(kind),
                        inputCount(kind), kOUTPUT_COUNT, nbInputs, nbOutputs);
     }
-    for (std::int32_t i = 0; i < nbInputs; ++i) tensors[i] = tensorInfo(descOf(in[i]));
-    tensors[nbInputs] = tensorInfo(descOf(out[0]));
+    for (std::int32_t i = 0; i < nbInputs; ++i) tensors[i] = tensorInfo(in[i]);
+    tensors[nbInputs] = tensorInfo(out[0]);
     return {};
 }
 

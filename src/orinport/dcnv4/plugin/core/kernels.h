@@ -1,5 +1,4 @@
-// The only door between the plugins and the CUDA kernels. Implemented by kernels.cu, or by no_kernels.cpp in a build
-// without nvcc, whose launches fail.
+// The only door between the plugins and the CUDA kernels: problems in their terms, the tactics that they know, launches.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +15,18 @@ struct DcnProblem {
     DcnAttributes const* attributes{nullptr};
     bool fused{false};
     TensorInfo value{}, offsetMask{}, output{};
+    void const* valueData{nullptr};
+    void const* offsetMaskData{nullptr};  // of the fused form: follows from valueData
+    void* outputData{nullptr};
 };
 
 /// Whether a kernel exists for these types of value, offset_mask and output.
 bool dcnTypesExist(ElementType value, ElementType offsetMask, ElementType output) noexcept;
 
+/// One tactic for each launch configuration that can compute the problem on this device (an Orin if there is none).
 std::int32_t dcnTactics(DcnProblem const& problem, std::int32_t* tactics, std::int32_t capacity) noexcept;
 
-Status dcnLaunch(DcnProblem const& problem, void const* value, void const* offsetMask, void* output,
-                 std::int32_t tactic, CUstream_st* stream) noexcept;
+Status dcnLaunch(DcnProblem const& problem, std::int32_t tactic, CUstream_st* stream) noexcept;
 
 /// `tensors` and `inputs`: value, value_spatial_shapes, value_level_start_index, sampling_loc_attn.
 Status attentionLaunch(DeformAttnAttributes const& attributes, TensorInfo const* tensors, void const* const* inputs,

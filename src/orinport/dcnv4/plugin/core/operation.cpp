@@ -193,7 +193,7 @@ bool supportsType(Kind kind, std::int32_t position, TensorInfo const* tensors) n
     switch (kind) {
         case Kind::Dcn:
             if (position == 0) return isFloat(tensor.type) || tensor.type == ElementType::Int8;
-            if (position == 1) return isFloat(tensor.type) && dcnTypesExist(first, tensor.type, tensor.type);
+            if (position == 1) return dcnTypesExist(first, tensor.type, first);
             return dcnTypesExist(first, tensors[1].type, tensor.type);
         case Kind::FusedDcn:
             if (position == 0) return isFloat(tensor.type);
@@ -208,8 +208,8 @@ bool supportsType(Kind kind, std::int32_t position, TensorInfo const* tensors) n
 }
 
 ElementType outputType(Kind kind, ElementType const* inputs) noexcept {
-    // INT8 values are interpolated into the type of the offsets; a quantized output is the builder's choice.
-    return kind == Kind::Dcn ? inputs[1] : inputs[0];
+    static_cast<void>(kind);
+    return inputs[0];
 }
 
 Status checkTensors(Attributes const& attributes, TensorInfo const* tensors) noexcept {
@@ -249,8 +249,11 @@ Status launch(Attributes const& attributes, TensorInfo const* tensors, void cons
     if (kind == Kind::DeformAttn) {
         return attentionLaunch(attributes.attention, tensors, inputs, output, stream);
     }
-    return dcnLaunch(dcnProblem(attributes, tensors), inputs[0], kind == Kind::Dcn ? inputs[1] : nullptr, output, tactic,
-                     stream);
+    DcnProblem problem = dcnProblem(attributes, tensors);
+    problem.valueData = inputs[0];
+    problem.offsetMaskData = kind == Kind::Dcn ? inputs[1] : nullptr;
+    problem.outputData = output;
+    return dcnLaunch(problem, tactic, stream);
 }
 
 }  // namespace orinport::plugin

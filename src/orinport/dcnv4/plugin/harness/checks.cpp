@@ -368,10 +368,14 @@ private:
         Descs tensors = tensorsOf(plugin_);
         plugin->configure(inputsOf(tensors), outputsOf(tensors));
         expect(journal_.take().empty(), "the usual tensors are refused");
-        for (auto& desc : tensors) desc.dims.d[0] = -1;
+        auto const known = plugin->tactics();
         if (plugin_ != kATTENTION) {
+            for (auto& desc : tensors) {
+                for (std::int32_t i = 0; i < 3; ++i) desc.dims.d[i] = -desc.dims.d[i];
+            }
             plugin->configure(inputsOf(tensors), outputsOf(tensors));
-            expect(journal_.take().empty(), "an unknown batch is refused");
+            expect(journal_.take().empty(), "unknown batch, height and width are refused");
+            expect(plugin->tactics() == known, "other tactics for the same extents in the profile");
         }
         Descs wrong = tensorsOf(plugin_);
         wrong.back().dims.d[wrong.back().dims.nbDims - 1] = 1;

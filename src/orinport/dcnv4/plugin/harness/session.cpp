@@ -16,13 +16,22 @@ using nvinfer1::DynamicPluginTensorDesc;
 
 std::mutex journalMutex;
 
+/// An extent of -k is one that is not known, from 1 to k, k in the optimization profile.
 std::vector<DynamicPluginTensorDesc> dynamic(Descs const& descs) {
     std::vector<DynamicPluginTensorDesc> result;
     for (auto const& desc : descs) {
         DynamicPluginTensorDesc wide{};
         wide.desc = desc;
-        wide.min = desc.dims;
-        wide.max = desc.dims;
+        wide.min = wide.max = desc.dims;
+        for (std::int32_t i = 0; i < desc.dims.nbDims; ++i) {
+            if (desc.dims.d[i] >= 0) continue;
+            wide.desc.dims.d[i] = -1;
+            wide.min.d[i] = 1;
+            wide.max.d[i] = -desc.dims.d[i];
+        }
+#if HARNESS_TENSORRT >= 1000
+        wide.opt = wide.max;
+#endif
         result.push_back(wide);
     }
     return result;

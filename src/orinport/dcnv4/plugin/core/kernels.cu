@@ -1,0 +1,78 @@
+// The plugins' launches. The kernels themselves are those of PyTorch, in ../kernels.
+#include <cuda_runtime_api.h>
+
+#include "core/kernels.h"
+#include "core/params.h"
+#include "dcnv4.cuh"
+
+namespace orinport::plugin {
+namespace {
+
+constexpr dcnv4::Limits kORIN{166912, 16};  // where no device is at hand: sm_87, 16 multiprocessors
+
+struct Device {
+    int number{-1};
+    dcnv4::Limits limits{};
+};
+
+cudaError_t currentLimits(dcnv4::Limits& limits) noexcept {
+    static thread_local Device known;
+    int device = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error != cudaSuccess) return error;
+    if (device != known.number) {
+        error = dcnv4::device_limits(&known.limits);
+        if (error != cudaSuccess) return error;
+        known.number = device;
+    }
+    limits = known.limits;
+    return cudaSuccess;
+}
+
+/// An error of CUDA as a status. It is taken off CUDA's record, so that nobody else stumbles over it.
+Status cudaStatus(Kind kind, cudaError_t error) noexcept {
+    if (error == cudaSuccess) return {};
+    static_cast<void>(cudaGetLastError());
+    return failure(Code::Cuda, "%s: the launch failed: %s.", pluginName(kind), cudaGetErrorString(error));
+}
+
+}  // namespace
+
+bool dcnTypesExist(ElementType value, ElementType offsetMask, ElementType output) noexcept {
+    int const types[3]{kernelType(value), kernelType(offsetMask), kernelType(output)};
+    return types[0] >= 0 && types[1] >= 0 && types[2] >= 0 && dcnv4::types_exist(types[0], types[1], types[2]);
+}
+
+std::int32_t dcnTactics(DcnProblem const& problem, std::int32_t* tactics, std::int32_t capacity) noexcept {
+    dcnv4::Params params{};
+    if (!kernelParams(problem, params).ok()) return 0;
+    dcnv4::Limits limits = kORIN;
+    if (currentLimits(limits) != cudaSuccess) static_cast<void>(cudaGetLastError());
+    int const value = kernelType(problem.value.type);
+    int const offset = kernelType(problem.offsetMask.type);
+    if (value < 0 || offset < 0) return 0;
+    return dcnv4::configurations(params, value, offset, limits, tactics, capacity);
+}
+
+Status dcnLaunch(DcnProblem const& problem, std::int32_t tactic, CUstream_st* stream) noexcept {
+    Kind const kind = problem.fused ? Kind::FusedDcn : Kind::Dcn;
+    dcnv4::Params params{};
+    Status const status = kernelParams(problem, params);
+    if (!status.ok()) return status;
+    int const value = kernelType(problem.value.type);
+    int const offset = kernelType(problem.offsetMask.type);
+    if (char const* wrong = dcnv4::check(params, value, offset)) {
+        return failure(Code::UnsupportedShape, "%s: %s.", pluginName(kind), wrong);
+    }
+    dcnv4::Limits limits{};
+    cudaError_t error = currentLimits(limits);
+    if (error == cudaSuccess) error = dcnv4::dcnv4_launch(params, value, offset, false, tactic, limits, stream);
+    return cudaStatus(kind, error);
+}
+
+Status attentionLaunch(DeformAttnAttributes const&, TensorInfo const*, void const* const*, void*,
+                       CUstream_st*) noexcept {
+    return failure(Code::Cuda, "%s: not there yet.", pluginName(Kind::DeformAttn));
+}
+
+}  // namespace orinport::plugin
