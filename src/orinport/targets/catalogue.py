@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from orinport.targets.target import Target
 
-__all__ = ["catalogue_rows", "log_messages", "row_holds", "rows_for"]
+__all__ = ["catalogue_rows", "log_messages", "row_holds", "rows_elsewhere", "rows_for"]
 
 _FILES = (
     "general",
@@ -85,6 +85,12 @@ def row_holds(row: RuleRow, tensorrt: Version, platform: Platform, precision: Pr
     if row.since is not None and tensorrt < row.since:
         return False
     return row.open_ended or not _ended(row, tensorrt)
+
+
+@cache
+def rows_elsewhere() -> Mapping[str, str]:
+    """Rows that no rule puts into effect, by id, and what they are good for instead."""
+    return MappingProxyType(_read("elsewhere"))
 
 
 @cache

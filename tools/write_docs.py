@@ -1,0 +1,108 @@
+"""Write the pages that are made from docstrings: `docs/rules` and `docs/rewrites`.
+
+Run without arguments it writes them; with --check it writes nothing and fails if one is missing, out of date
+or left over.
+"""
+
+from __future__ import annotations
+
+import sys
+from inspect import cleandoc
+from pathlib import Path
+
+from orinport.rewrites import all_rewrites
+from orinport.rules.catalogue import rules
+from orinport.rules.explain import page
+from orinport.targets.catalogue import catalogue_rows, rows_elsewhere
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+
+def pages() -> dict[Path, str]:
+    """Every generated page: its path under `docs` and its text."""
+    made = {Path("rules") / f"{rule.code}.md": page(rule) for rule in rules()}
+    made[Path("rules/README.md")] = _rules_index()
+    made |= {Path("rewrites") / f"{name}.md": text for name, text in _rewrite_pages().items()}
+    made[Path("rewrites/README.md")] = _rewrites_index()
+    return made
+
+
+def outdated() -> list[Path]:
+    """Pages that differ from what would be written, and files in the two folders that nothing writes."""
+    expected = pages()
+    wrong = [
+        path
+        for path, text in expected.items()
+        if not (DOCS / path).is_file() or (DOCS / path).read_text(encoding="utf-8") != text
+    ]
+    present = {file.relative_to(DOCS) for folder in ("rules", "rewrites") for file in (DOCS / folder).glob("*.md")}
+    return sorted([*wrong, *(present - set(expected))])
+
+
+def write() -> None:
+    """Write every page and take away what nothing writes any more."""
+    expected = pages()
+    for path in outdated():
+        if path not in expected:
+            (DOCS / path).unlink()
+            continue
+        (DOCS / path).parent.mkdir(parents=True, exist_ok=True)
+        (DOCS / path).write_text(expected[path], encoding="utf-8")
+
+
+def _rules_index() -> str:
+    rows = catalogue_rows()
+    lines = [
+        "# Rules",
+        "",
+        "Codes: DLA0xx operators, DLA1xx limits, DLA2xx types, quantisation and formats, DLA3xx regions and releases.",
+        "`orinport explain CODE` prints a page.",
+        "",
+        "| code | title |",
+        "|---|---|",
+        *(f"| [{rule.code}]({rule.code}.md) | {rule.title} |" for rule in rules()),
+        "",
+        "## Rows of the catalogue that no rule puts into effect",
+        "",
+        "| row | what it says | why no rule |",
+        "|---|---|---|",
+        *(f"| {name} | {rows[name].text} | {reason} |" for name, reason in rows_elsewhere().items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _rewrite_pages() -> dict[str, str]:
+    made = {}
+    for rewrite in all_rewrites():
+        documentation = cleandoc(sys.modules[type(rewrite).__module__].__doc__ or "")
+        made[rewrite.name] = f"# {rewrite.name}\n\nSafety: {rewrite.safety.value}\n\n{documentation}\n"
+    return made
+
+
+def _rewrites_index() -> str:
+    lines = [
+        "# Rewrites",
+        "",
+        "| rewrite | safety | starts at |",
+        "|---|---|---|",
+        *(
+            f"| [{rewrite.name}]({rewrite.name}.md) | {rewrite.safety.value} | {', '.join(rewrite.op_types)} |"
+            for rewrite in all_rewrites()
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Exit status: 0 if all is up to date or written, 1 if --check found a difference."""
+    if arguments == ["--check"]:
+        wrong = outdated()
+        for path in wrong:
+            print(f"docs/{path} is out of date: run tools/write_docs.py", file=sys.stderr)
+        return 1 if wrong else 0
+    write()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
