@@ -130,7 +130,7 @@ def _layer_findings(layers: Sequence[Layer], context: Context, verdicts: dict[in
     findings: list[Finding] = []
     for layer in layers:
         verdict = Verdict.DLA
-        for rule in by_kind[layer.kind]:
+        for rule in () if _folds(layer) else by_kind[layer.kind]:
             for finding in rule.check(layer, context):
                 findings.append(finding)
                 if finding.verdict is not None and _GRAVITY[finding.verdict] > _GRAVITY[verdict]:
@@ -139,10 +139,20 @@ def _layer_findings(layers: Sequence[Layer], context: Context, verdicts: dict[in
     return findings
 
 
+def _folds(layer: Layer) -> bool:
+    """True for a layer that TensorRT computes at build time, as the reshape of a constant."""
+    if layer.kind is LayerKind.CONSTANT:
+        return False
+    for tensor in layer.outputs:
+        if not tensor.constant:
+            return False
+    return bool(layer.outputs)
+
+
 def _follow_consumers(layers: Sequence[Layer], context: Context, verdicts: dict[int, Verdict]) -> None:
     """A constant is no layer of its own on the DLA: it goes with the layer that reads it."""
     for layer in reversed(layers):
-        if layer.kind is LayerKind.CONSTANT:
+        if layer.kind is LayerKind.CONSTANT or _folds(layer):
             for tensor in layer.outputs:
                 for reader in context.consumers.get(tensor.name, ()):
                     _worsen(verdicts, layer.index, verdicts[reader.index])

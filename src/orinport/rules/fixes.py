@@ -14,6 +14,7 @@ __all__ = [
     "REDUCE_TO_POOL",
     "REMOVE_IDENTITY",
     "RESIZE_SIZES_TO_SCALES",
+    "SOFTMAX_TO_CHANNELS",
 ]
 
 MATMUL_TO_CONV: Final = ("matmul-to-conv", "exact")
@@ -22,3 +23,4 @@ REDUCE_TO_POOL: Final = ("reduce-to-pool", "exact")
 RESIZE_SIZES_TO_SCALES: Final = ("resize-sizes-to-scales", "exact")
 AVERAGE_POOL_TO_INCLUSIVE: Final = ("average-pool-to-inclusive", "exact")
 REMOVE_IDENTITY: Final = ("remove-identity", "exact")
+SOFTMAX_TO_CHANNELS: Final = ("softmax-to-channels", "exact")

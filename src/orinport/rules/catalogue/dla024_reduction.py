@@ -65,7 +65,7 @@ class Reduction(LayerRule):
         version = context.target.stack.tensorrt
         spatial = _is_spatial(layer)
         advice = _ADVICE.get(op, "Compute it outside of the part for the DLA.") if spatial else _OTHER_AXES
-        fix = REDUCE_TO_POOL if spatial and op == "AVG" else None
+        fix = REDUCE_TO_POOL if spatial and op in ("AVG", "MAX") else None
         for row in holding(context, ("Q01c", "Q01e", "P08")):
             if op in row.values["refused"]:
                 yield finding(
@@ -93,9 +93,9 @@ class Reduction(LayerRule):
 
 
 def _is_spatial(layer: Layer) -> bool:
-    """True if a 4-D tensor is reduced over height and width, or one of them, and nothing else."""
+    """True if a tensor (N, C, W) or (N, C, H, W) is reduced over spatial dimensions and nothing else."""
     rank = layer.inputs[0].rank
-    return rank == 4 and set(layer["axes"]) <= {rank - 2, rank - 1}
+    return rank in (3, 4) and min(layer["axes"], default=0) >= 2
 
 
 def _taken(context: Context) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ Spread the elements over C, H and W with a reshape, or cut the tensor in parts.
 No rewrite is applied.
 
 ## Source
-Row G05: NvInfer.h 7.1.3 to 11.1 (TensorFormat), TensorRT 8.5 Developer Guide, documentation 10.16 to 11.4.1.
+Rows G05, V05 and M06: NvInfer.h 7.1.3 to 11.1 (TensorFormat), TensorRT 8.5 Developer Guide, documentation 10.16 to 11.4.1.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class Dimensions(NetworkRule):
     code = "DLA101"
     title = "Channel, height or width is out of range"
-    rows = ("G05",)
+    rows = ("G05", "V05", "M06")
 
     def check(self, layers: Sequence[Layer], context: Context) -> Iterator[Finding]:
         row = context.rows.get("G05")

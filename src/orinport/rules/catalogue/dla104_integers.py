@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import DType, LayerKind
 from orinport.rules.rule import NetworkRule
-from orinport.rules.support import finding
+from orinport.rules.support import finding, is_or_equal, is_truth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 
 _ROWS = {DType.BOOL: "G21a", DType.INT32: "G21b", DType.INT64: "G21b"}
-_COMPARISONS = frozenset({"EQUAL", "GREATER", "LESS"})
 _CASTS = frozenset({LayerKind.CAST, LayerKind.IDENTITY})
 
 
@@ -69,12 +68,15 @@ class Integers(NetworkRule):
 
 
 def _inside_comparison(tensor: Tensor, context: Context) -> bool:
-    """True for the BOOL tensor between a comparison and the one Cast behind it."""
+    """True for the BOOL tensor between a comparison and the one Cast behind it, or the OR that joins two of them."""
     maker = context.producers.get(tensor.name)
-    if maker is None or maker.kind is not LayerKind.ELEMENTWISE or maker["op"] not in _COMPARISONS:
+    if maker is None or tensor.dtype is not DType.BOOL or not is_truth(maker, context):
         return False
     readers = context.consumers.get(tensor.name, ())
-    return len(readers) == 1 and readers[0].kind in _CASTS and tensor.name not in context.outputs
+    if len(readers) != 1 or tensor.name in context.outputs:
+        return False
+    return readers[0].kind in _CASTS or is_or_equal(readers[0], context)
+
 
 
 RULE = Integers()

@@ -19,7 +19,7 @@ Keep tensors 4-D: (N, tokens, C) as (N, C, 1, tokens), (N, C) as (N, C, 1, 1). W
 No rewrite is applied for this rule alone; rewrites that make 1x1 convolutions of matrix products keep tensors 4-D.
 
 ## Source
-Rows C01, C12a, C12b, D01, P01, A01a, A01b, E01 and S01: NvInfer.h, developer guides 8.4 and 8.5, current
+Rows C01, C12a, C12b, D01, P01, A01a, A01b, E01, S01 and G15a: NvInfer.h, developer guides 8.4 and 8.5, current
 documentation.
 """
 
@@ -52,7 +52,7 @@ _ROWS: Mapping[LayerKind, tuple[str, ...]] = {
 class SpatialDimensions(LayerRule):
     code = "DLA120"
     title = "Layer does not work on exactly two spatial dimensions"
-    rows = ("C01", "C12a", "C12b", "D01", "P01", "A01a", "A01b", "E01", "S01")
+    rows = ("C01", "C12a", "C12b", "D01", "P01", "A01a", "A01b", "E01", "S01", "G15a")
     kinds = tuple(_ROWS)
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:

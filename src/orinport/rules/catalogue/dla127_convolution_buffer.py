@@ -22,8 +22,8 @@ Use INT8, split the input channels and add the partial sums, or tile the width.
 No rewrite is applied.
 
 ## Source
-Rows C09, C10a, C10b and CF05: developer guides 8.4 and 8.5; TensorRT issue 3499 for the case at 16 banks. The formula
-is printed in the 8.4 guide only and holds on as inferred.
+Rows C09, C10a, C10b, CF05, OP09 and OP10: developer guides 8.4 and 8.5; NVIDIA/TensorRT issue 3499 for the case
+at 16 banks. The formula is printed in the 8.4 guide only and holds on as inferred.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import cbuf_banks, finding
+from orinport.rules.support import cbuf_banks, finding, holding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ _HELP = "Use INT8, split the input channels and add the partial sums, or tile th
 class ConvolutionBuffer(LayerRule):
     code = "DLA127"
     title = "Convolution does not fit into the convolution buffer"
-    rows = ("C09", "C10a", "C10b", "CF05")
+    rows = ("C09", "C10a", "C10b", "CF05", "OP09", "OP10")
     kinds = (LayerKind.CONVOLUTION,)
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
@@ -87,7 +87,7 @@ class ConvolutionBuffer(LayerRule):
             yield finding(
                 self,
                 layer,
-                (limit_row, formula),
+                holding(context, ("C09", "C10a", "OP09")),
                 f"Estimated over all input channels the convolution needs {most.total} banks of the convolution"
                 f" buffer ({split}), over one of its {groups} groups {least.total}; the DLA has {limit}, and how"
                 " groups count is not documented.",

@@ -17,7 +17,7 @@ Fold the computation of the weights if they do not depend on the input, or leave
 No rewrite is applied.
 
 ## Source
-Row C11: inferred from the general rules and from the operator table of NVIDIA's DLA software (Gemm).
+Rows C11 and OP11: inferred from the general rules and from the operator table of NVIDIA's DLA software (Gemm).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 class ConvolutionKernelConstant(LayerRule):
     code = "DLA128"
     title = "Convolution kernel is not a build-time constant"
-    rows = ("C11",)
+    rows = ("C11", "OP11")
     kinds = (LayerKind.CONVOLUTION, LayerKind.DECONVOLUTION)
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:

@@ -18,7 +18,7 @@ Scale up in two steps, for instance by 8 and by 4.
 No rewrite is applied.
 
 ## Source
-Row D03: developer guides 8.4 and 8.5.
+Rows D03 and OP12: developer guides 8.4 and 8.5.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import bounds, by, finding
+from orinport.rules.support import bounds, by, finding, holding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class DeconvolutionSlowSizes(LayerRule):
     code = "DLA132"
     title = "Deconvolution kernel and stride are of a size that TensorRT has switched off"
-    rows = ("D03",)
+    rows = ("D03", "OP12")
     kinds = (LayerKind.DECONVOLUTION,)
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
@@ -62,7 +62,7 @@ class DeconvolutionSlowSizes(LayerRule):
         yield finding(
             self,
             layer,
-            row,
+            row if certain else holding(context, self.rows),
             f"The layer has {sizes}; TensorRT has switched off square ones of {low} to {high}."
             if certain
             else f"The layer has {sizes}; TensorRT has switched off square ones of {low} to {high}, and it is not"

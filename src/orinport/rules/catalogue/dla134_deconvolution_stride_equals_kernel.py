@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 class DeconvolutionStrideEqualsKernel(LayerRule):
     code = "DLA134"
     title = "Deconvolution stride differs from the kernel"
-    rows = ("D05a",)
+    rows = ("D05a", "D05b")
     kinds = (LayerKind.DECONVOLUTION,)
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ Chain pools with windows of at most 8 whose product is the window, or use a dept
 1/(h*w) (kernel up to 32).
 
 ## Fix safety
-The rewrite reduce-to-pool is exact: an average of equal averages is the average, up to rounding.
+No rewrite is applied; a global pool (DLA024) is taken care of by reduce-to-pool.
 
 ## Source
 Rows P02 and P09: NvInfer.h from 5.1.5 on, developer guides 8.4 and 8.5.
@@ -25,7 +25,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
-from orinport.rules.fixes import REDUCE_TO_POOL
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import between, bounds, by, finding, within
 
@@ -42,15 +41,12 @@ class PoolingWindow(LayerRule):
     title = "Pooling window is out of range"
     rows = ("P02", "P09")
     kinds = (LayerKind.POOLING,)
-    fix = REDUCE_TO_POOL
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         row = context.rows.get("P02")
         window = layer["window"]
         if row is None or within(window, row):
             return
-        data = layer.inputs[0]
-        covers = data.shape is not None and tuple(data.shape[2:]) == tuple(window)
         yield finding(
             self,
             layer,
@@ -59,7 +55,6 @@ class PoolingWindow(LayerRule):
             value=window,
             limit=bounds(row),
             advice="Chain pools with smaller windows, or use a depthwise convolution with weights 1/(h*w).",
-            fix=REDUCE_TO_POOL if covers and layer["type"] == "AVERAGE" else None,
         )
 
 

@@ -21,7 +21,7 @@ The rewrite average-pool-to-inclusive is exact: it counts the padding and multip
 / (number of image positions).
 
 ## Source
-Rows P06a, P06b, P07a and P07b: NvInfer.h 7.1.3 to 9.3.
+Rows P06a, P06b, P07a, P07b and OP13: NvInfer.h 7.1.3 to 9.3.
 """
 
 from __future__ import annotations
@@ -45,14 +45,28 @@ if TYPE_CHECKING:
 class PoolingExclusive(LayerRule):
     code = "DLA143"
     title = "Average pooling leaves out the padding"
-    rows = ("P06a", "P06b", "P07a", "P07b")
+    rows = ("P06a", "P06b", "P07a", "P07b", "OP13")
     kinds = (LayerKind.POOLING,)
     fix = AVERAGE_POOL_TO_INCLUSIVE
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         if not layer["exclusive"] or layer["type"] != "AVERAGE":
             return
+        matters = _matters(layer)
         explicit = speaking(context, ("P06b", "P07a"))
+        if explicit is not None and not matters:
+            yield finding(
+                self,
+                layer,
+                explicit,
+                "The average is set to leave out padding (count_include_pad = 0) and has none; whether the DLA of"
+                " Xavier minds is not documented.",
+                value="exclusive",
+                limit="inclusive",
+                advice="Set count_include_pad = 1: without padding it changes nothing.",
+                verdict=Verdict.UNKNOWN,
+            )
+            return
         if explicit is not None:
             yield finding(
                 self,
@@ -62,11 +76,11 @@ class PoolingExclusive(LayerRule):
                 " are set to count it.",
                 value="exclusive",
                 limit="inclusive",
-                advice="Set count_include_pad = 1, and correct the border if there is padding.",
+                advice="Count the padding and multiply with a constant map that corrects the border.",
                 fix=AVERAGE_POOL_TO_INCLUSIVE,
             )
             return
-        if not _matters(layer):
+        if not matters:
             return
         ignored = context.rows.get("P06a")
         if ignored is not None:
