@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from orinport.model.layer import DType, LayerKind
 from orinport.model.lower.network import Network, Ref, Refused, Weights
 from orinport.model.lower.table import TABLE
@@ -12,7 +14,6 @@ from orinport.model.lower.types import trt_type
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
     import onnx_ir as ir
 
     from orinport.model.lower.network import Inputs, Outputs
@@ -36,6 +37,8 @@ class Lowerer:
     def run(self, graph: ir.Graph) -> None:
         """Lower the main graph."""
         for value in graph.inputs:
+            if value.const_value is not None:
+                continue
             self._values[value] = self._name(value, Ref(value.name or "", None, DType.UNKNOWN))
         for node in graph:
             self._lower(node)
@@ -60,6 +63,21 @@ class Lowerer:
             return self._name(value, Ref(value.name or "", None, DType.UNKNOWN))
         dims = tuple(int(d) for d in tensor.shape.numpy())
         return Weights(value.name or "", dims, trt_type(tensor.dtype, self.net.parser), self._reader(value))
+
+    def _constant(self, node: ir.Node) -> Weights | None:
+        """The output of a Constant node; None if it holds nothing that TensorRT takes."""
+        for name, attribute in node.attributes.items():
+            if name == "value":
+                tensor = attribute.value
+                array, dtype = tensor.numpy(), trt_type(tensor.dtype, self.net.parser)
+            elif name in {"value_float", "value_floats"}:
+                array, dtype = np.asarray(attribute.value, dtype=np.float32), DType.FP32
+            elif name in {"value_int", "value_ints"}:
+                array, dtype = np.asarray(attribute.value, dtype=np.int64), self.net.int64
+            else:
+                continue
+            return Weights(node.outputs[0].name or "", array.shape, dtype, lambda: array)
+        return None
 
     def _reader(self, value: ir.Value) -> Callable[[], np.ndarray | None]:
         return lambda: self.model.constant(value)
@@ -94,6 +112,9 @@ class Lowerer:
             net.node_display = f"{op_type}:{first}"
         if outputs and all(value.const_value is not None for value in outputs):
             # Known at build time: as good as an initializer. Layers for it would only be folded again.
+            return
+        if op_type == "Constant" and node.domain in _DEFAULT_DOMAINS and (weights := self._constant(node)):
+            self._values[outputs[0]] = weights
             return
         inputs = [self.operand(value) for value in node.inputs]
         mark = net.mark()

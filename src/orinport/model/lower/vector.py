@@ -288,7 +288,9 @@ def add_slice(
     constant = ref.constant and all(t.constant for t in extra)
     values = None
     starts, strides = start.values, stride.values
-    if ref.values is not None and ref.values.ndim == 1 and sizes and starts and strides and mode == "STRICT_BOUNDS":
+    small = ref.values is not None and ref.values.ndim == 1 and sizes and sizes[0] <= SMALL
+    if small and starts and strides and mode == "STRICT_BOUNDS":
+        assert ref.values is not None and sizes
         values = ref.values[[starts[0] + i * strides[0] for i in range(sizes[0])]]
     return net.add(
         LayerKind.SLICE, (ref, *extra), shape, ref.dtype, attributes, base=base, constant=constant, values=values
