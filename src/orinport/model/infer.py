@@ -11,17 +11,21 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from importlib import import_module
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import onnx
 import onnx.shape_inference
 import onnx_ir as ir
 
-from orinport.model.fold import Folder
-from orinport.model.structure import schema_of
+from orinport.errors import OrinportError
+from orinport.model.model import DEFECT, shape_of
+from orinport.model.structure import MAX_ELEMENTS, quote, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from orinport.model.fold import Folder
 
 
 __all__ = ["complete", "infer_proto", "register"]
@@ -73,12 +77,21 @@ def complete(
         for value in gaps:
             if not _known(value):
                 _declare(value, declared.get(value.name or ""), symbols)
+        for value in node.outputs:
+            _refuse_absurd(value)
 
 
 def _known(value: ir.Value) -> bool:
     if value.type is None or value.shape is None:
         return value.type is not None and not isinstance(value.type, ir.TensorType)
     return all(type(d) is int for d in value.shape.dims)
+
+
+def _refuse_absurd(value: ir.Value) -> None:
+    shape = shape_of(value)
+    if shape is not None and prod(shape) > MAX_ELEMENTS:
+        shown = "x".join(str(d) for d in shape)
+        raise OrinportError(f"The value {quote(value.name or '')} would have the absurd shape {shown}.")
 
 
 def _declare(value: ir.Value, proto: onnx.TypeProto | None, symbols: Mapping[str, int]) -> None:
@@ -124,8 +137,11 @@ class _SingleNode:
             a.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for a in node.attributes.values()
         ):
             return
-        with contextlib.suppress(Exception):  # a node that onnx cannot infer stays unknown
+        try:
             self._ask_onnx(node, schema)
+        except Exception as error:  # onnx raises many kinds; the node stays unknown, and the rest goes on
+            if all(value is None or _known(value) for value in node.inputs):
+                node.meta[DEFECT] = _first_line(error)
 
     def _ask_onnx(self, node: ir.Node, schema: onnx.defs.OpSchema) -> None:
         proto = ir.serde.serialize_node(node)
@@ -145,6 +161,12 @@ class _SingleNode:
         for value in node.outputs:
             if value.name and value.name in found:
                 _merge(value, found[value.name])
+
+
+def _first_line(error: Exception) -> str:
+    """What onnx says, without its prefixes."""
+    line = next((text for text in str(error).splitlines() if text.strip()), type(error).__name__)
+    return line.rsplit("Error] ", 1)[-1].strip()[:300]
 
 
 _DATA_TYPES = (ir.DataType.INT64, ir.DataType.INT32, ir.DataType.FLOAT, ir.DataType.BOOL)

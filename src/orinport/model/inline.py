@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Inliner"]
 
-_MAX_NODES = 1_000_000
+_MAX_NODES = 200_000
+_MAX_DEPTH = 64
 _Key = tuple[str, str, str]
 
 
@@ -37,27 +38,41 @@ class Inliner:
                 self.functions[(function.domain, function.name, _overload(function))] = function
         self._used = _all_names(proto) if self.functions else set()
         self._checked: set[_Key] = set()
+        self._sizes: dict[_Key, int] = {}
         self._made = 0
 
     def calls(self, node: onnx.NodeProto) -> bool:
         """True if `node` calls a model-local function."""
         return bool(self.functions) and _key(node) in self.functions
 
-    def expand(self, call: onnx.NodeProto, stack: tuple[_Key, ...] = ()) -> Iterator[onnx.NodeProto]:
+    def expand(self, call: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
         """The nodes that replace `call`, calls inside it expanded too. Raises OrinportError for recursion."""
         key = _key(call)
-        if key in stack:
-            raise OrinportError(f"The model-local function {quote(call.op_type)} calls itself.")
+        self._made += self._size(key, ())
+        if self._made > _MAX_NODES:
+            raise OrinportError(f"Inlining the model-local functions makes more than {_MAX_NODES} nodes.")
+        yield from self._expanded(call)
+
+    def _expanded(self, call: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+        key = _key(call)
         function = self.functions[key]
         self._check_opsets(key, function)
         for node in self._body(call, function):
-            self._made += 1
-            if self._made > _MAX_NODES:
-                raise OrinportError(f"Inlining the model-local functions makes more than {_MAX_NODES} nodes.")
             if self.calls(node):
-                yield from self.expand(node, (*stack, key))
+                yield from self._expanded(node)
             else:
                 yield node
+
+    def _size(self, key: _Key, stack: tuple[_Key, ...]) -> int:
+        """Nodes that one call of the function becomes in the end."""
+        if key in stack:
+            raise OrinportError(f"The model-local function {quote(key[1])} calls itself.")
+        if len(stack) > _MAX_DEPTH:
+            raise OrinportError(f"Model-local functions call each other more than {_MAX_DEPTH} deep.")
+        if key not in self._sizes:
+            inner = [_key(node) for node in self.functions[key].node]
+            self._sizes[key] = 1 + sum(self._size(k, (*stack, key)) if k in self.functions else 1 for k in inner)
+        return self._sizes[key]
 
     def _check_opsets(self, key: _Key, function: onnx.FunctionProto) -> None:
         """The body's operators have to mean the same under the network's operator sets."""

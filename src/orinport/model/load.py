@@ -21,7 +21,7 @@ from orinport.model.fold import Folder
 from orinport.model.infer import complete, infer_proto
 from orinport.model.model import Model
 from orinport.model.shapes import apply_shapes, parse_shapes
-from orinport.model.skeleton import Skeleton, build_skeleton, stub
+from orinport.model.skeleton import Skeleton, build_skeleton, readable, stub
 from orinport.model.structure import check_structure, quote
 
 if TYPE_CHECKING:
@@ -92,14 +92,18 @@ def _read(source: Any) -> _Given:
         return _read_file(Path(source))
     if isinstance(source, (bytes, bytearray, memoryview)):
         proto = _parse(bytes(source), "The given bytes")
-        return _Given(proto, proto.graph.name or "model")
+        return _Given(proto, _graph_name(proto.graph))
     if isinstance(source, onnx.ModelProto):
-        return _Given(source, source.graph.name or "model")
+        return _Given(source, _graph_name(source.graph))
     if isinstance(source, ir.Model):
         return _from_ir(source)
     raise OrinportError(
         f"A network is a path, bytes, an onnx.ModelProto or an onnx_ir.Model, not {type(source).__name__}."
     )
+
+
+def _graph_name(graph: onnx.GraphProto) -> str:
+    return readable(graph.name) or "model"
 
 
 def _read_file(path: Path) -> _Given:

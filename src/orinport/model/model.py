@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SMALL", "Model", "display_name", "dtype_of", "is_constant", "numpy_of", "shape_of", "tensor_of"]
 
+DEFECT = "orinport.defect"
+"""Key of `onnx_ir.Node.meta`: why the node cannot be valid, in onnx's words."""
 SMALL = 1 << 16
 """Elements up to which a constant counts as small: its value is at hand at no cost that matters."""
 
@@ -129,6 +131,11 @@ class Model:
         if array.size <= SMALL:
             self._values[id(tensor)] = (tensor, array)
         return array
+
+    def defect(self, node: onnx_ir.Node) -> str | None:
+        """Why `node` cannot be valid as it stands, in onnx's words; None if nothing speaks against it."""
+        found = node.meta.get(DEFECT)
+        return None if found is None else str(found)
 
     def tensor(self, value: onnx_ir.Value) -> Tensor:
         """`value` as rules see it."""

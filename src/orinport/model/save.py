@@ -86,7 +86,7 @@ def _embedded(model: ir.Model) -> ir.Model:
     copy = model.clone()
     for value in copy.graph.initializers.values():
         tensor = value.const_value
-        if isinstance(tensor, ir.ExternalTensor):
+        if isinstance(tensor, ir.ExternalTensor) and tensor.base_dir:
             value.const_value = ir.LazyTensor(_Read(tensor), dtype=tensor.dtype, shape=tensor.shape, name=tensor.name)
     return copy
 
@@ -116,7 +116,7 @@ def _write_weights(graph: ir.Graph, file: Path, location: str) -> None:
                 offset,
                 stream.tell() - offset,
                 tensor.dtype,
-                shape=ir.Shape(tensor.shape.dims),
+                shape=ir.Shape(tensor.shape.numpy()),
                 name=value.name or "",
             )
 

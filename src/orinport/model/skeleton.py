@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import onnx
 import onnx_ir as ir
@@ -85,9 +85,10 @@ class _Builder:
     def build(self) -> Skeleton:
         source, proto = self.source, self.result.proto
         proto.ir_version = max(source.ir_version, 4)
-        proto.producer_name, proto.producer_version = source.producer_name, source.producer_version
-        proto.domain, proto.model_version, proto.doc_string = source.domain, source.model_version, source.doc_string
-        proto.metadata_props.extend(source.metadata_props)
+        for text in ("producer_name", "producer_version", "domain", "doc_string"):
+            setattr(proto, text, readable(getattr(source, text)))
+        proto.model_version = source.model_version
+        _copy_metadata(source, proto)
         self._graph(source.graph, proto.graph, main=True)
         opsets = self.inliner.opsets
         for node in proto.graph.node:
@@ -97,8 +98,8 @@ class _Builder:
         return self.result
 
     def _graph(self, source: onnx.GraphProto, graph: onnx.GraphProto, *, main: bool) -> None:
-        graph.name, graph.doc_string = source.name, source.doc_string
-        graph.metadata_props.extend(getattr(source, "metadata_props", ()))
+        graph.name, graph.doc_string = readable(source.name), readable(source.doc_string)
+        _copy_metadata(source, graph)
         graph.quantization_annotation.extend(source.quantization_annotation)
         constant = {tensor.name for tensor in source.initializer}
         graph.input.extend(info for info in source.input if info.name not in constant)
@@ -116,8 +117,8 @@ class _Builder:
         """An output whose type is left to inference, unless only the file can know it."""
         if source.name in custom or source.type.WhichOneof("value") != "tensor_type":
             return source
-        info = onnx.ValueInfoProto(name=source.name, doc_string=source.doc_string)
-        info.metadata_props.extend(getattr(source, "metadata_props", ()))
+        info = onnx.ValueInfoProto(name=source.name, doc_string=readable(source.doc_string))
+        _copy_metadata(source, info)
         info.type.tensor_type.elem_type = source.type.tensor_type.elem_type
         return info
 
@@ -140,21 +141,23 @@ class _Builder:
         if not any(attribute.type in _WITH_PAYLOAD for attribute in node.attribute):
             copy.CopyFrom(node)
         else:
-            copy.op_type, copy.name, copy.doc_string = node.op_type, node.name, node.doc_string
-            copy.domain = node.domain
+            copy.op_type, copy.name, copy.domain = node.op_type, node.name, node.domain
             copy.input.extend(node.input)
             copy.output.extend(node.output)
-            copy.metadata_props.extend(getattr(node, "metadata_props", ()))
+            copy.doc_string = readable(node.doc_string)
+            _copy_metadata(node, copy)
             for attribute in node.attribute:
                 self._attribute(attribute, copy.attribute.add())
         if copy.domain == "ai.onnx":
             copy.domain = ""
+        if isinstance(copy.doc_string, bytes):
+            copy.doc_string = readable(copy.doc_string)
 
     def _attribute(self, source: onnx.AttributeProto, copy: onnx.AttributeProto) -> None:
         if source.type not in _WITH_PAYLOAD:
             copy.CopyFrom(source)
             return
-        copy.name, copy.type, copy.doc_string = source.name, source.type, source.doc_string
+        copy.name, copy.type, copy.doc_string = source.name, source.type, readable(source.doc_string)
         if source.type == onnx.AttributeProto.TENSOR:
             copy.t.CopyFrom(self._light(source.t, source.t.name))
         for tensor in source.tensors:
@@ -212,6 +215,16 @@ _WITH_PAYLOAD = (
     onnx.AttributeProto.GRAPH,
     onnx.AttributeProto.GRAPHS,
 )
+
+
+def readable(text: str | bytes) -> str:
+    """Text for people, whatever its encoding: what is not UTF-8 is escaped."""
+    return text.decode("utf-8", "backslashreplace") if isinstance(text, bytes) else text
+
+
+def _copy_metadata(source: Any, copy: Any) -> None:
+    for entry in getattr(source, "metadata_props", ()):
+        copy.metadata_props.add(key=readable(entry.key), value=readable(entry.value))
 
 
 def _bytes(tensor: ir.TensorProtocol, name: str) -> bytes:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 __all__ = [
+    "MAX_ELEMENTS",
     "NEWEST_OPSET",
     "OLDEST_OPSET",
     "bits_of",
@@ -38,7 +39,8 @@ NEWEST_OPSET: int = onnx.defs.onnx_opset_version()
 
 _MAX_DEPTH = 24
 _MAX_RANK = 32
-_MAX_ELEMENTS = 1 << 40
+MAX_ELEMENTS = 1 << 40
+"""Elements that no tensor of a network has."""
 _MAX_NAME = 1 << 16
 _STANDARD = ("", "ai.onnx")
 
@@ -394,7 +396,7 @@ def _check_dims(dims: Sequence[int], what: str) -> int:
     if any(d < 0 for d in dims):
         raise OrinportError(f"{what[0].upper()}{what[1:]} has the impossible shape {_shown(dims)}.")
     elements = prod(dims)
-    if elements > _MAX_ELEMENTS or max(dims, default=0) > _MAX_ELEMENTS:
+    if elements > MAX_ELEMENTS or max(dims, default=0) > MAX_ELEMENTS:
         raise OrinportError(f"{what[0].upper()}{what[1:]} has the absurd shape {_shown(dims)}.")
     return elements
 
@@ -421,7 +423,7 @@ def _check_type(proto: onnx.TypeProto, name: str, depth: int = 0) -> None:
         dims = tensor.shape.dim
         if len(dims) > _MAX_RANK:
             raise OrinportError(f"The value {quote(name)} has {len(dims)} dimensions.")
-        if prod(max(d.dim_value, 1) for d in dims) > _MAX_ELEMENTS:
+        if prod(max(d.dim_value, 1) for d in dims) > MAX_ELEMENTS:
             raise OrinportError(f"The value {quote(name)} has an absurd shape {_shown(d.dim_value for d in dims)}.")
         for dim in dims:
             _text(dim.dim_param, "a dimension's name")

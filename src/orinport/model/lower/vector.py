@@ -12,6 +12,7 @@ import numpy as np
 
 from orinport.model.layer import LayerKind
 from orinport.model.lower.network import Network, Ref, Weights, slice_attributes
+from orinport.model.model import SMALL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -290,7 +291,8 @@ def add_slice(
     starts, strides = start.values, stride.values
     small = ref.values is not None and ref.values.ndim == 1 and sizes and sizes[0] <= SMALL
     if small and starts and strides and mode == "STRICT_BOUNDS":
-        assert ref.values is not None and sizes
+        assert ref.values is not None
+        assert sizes
         values = ref.values[[starts[0] + i * strides[0] for i in range(sizes[0])]]
     return net.add(
         LayerKind.SLICE, (ref, *extra), shape, ref.dtype, attributes, base=base, constant=constant, values=values
