@@ -122,7 +122,7 @@ class Builder:
         for index, value in enumerate(node.outputs):
             value.name = self._names.unique(f"{base}_output" if index == 0 else f"{base}_output{index}")
         self.nodes.append(node)
-        if shape is not None and dtype is not None:
+        if shape is not None and dtype is not None and outputs == 1:
             node.outputs[0].shape = ir.Shape(shape)
             node.outputs[0].type = ir.TensorType(dtype)
         else:

@@ -71,10 +71,14 @@ class RewriteContext:
         self.precision = precision
         self.consent = frozenset(consent)
         self.cost = cost or CostLimit()
+        self.assumed_opset: int | None = None
+        """Set while nodes for another opset than the network's are built."""
 
     @property
     def opset(self) -> int:
         """Version of the standard operators."""
+        if self.assumed_opset is not None:
+            return self.assumed_opset
         imports = self.graph.opset_imports
         return imports.get("", imports.get("ai.onnx", 1))
 

@@ -20,6 +20,7 @@ from orinport.model.model import Model
 from orinport.rewrites.builder import Builder, Names, RefusedError
 from orinport.rewrites.context import CostLimit, RewriteContext, label
 from orinport.rewrites.log import Applied, Proof, Refused, RewriteLog, RolledBack
+from orinport.rewrites.opset import RAISED, RaiseOpset, raise_refusal
 from orinport.rewrites.piece import Digests, Piece, cut, in_order, run_time_inputs
 from orinport.rewrites.proof import NotProvableError, macs, prove
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
@@ -130,12 +131,15 @@ class _Driver:
         self._settled: set[tuple[Any, ...]] = set()
         self._refusals: dict[tuple[str, str], str] = {}
         self._off: frozenset[str] | None = None
+        self._opset_refusal: Refused | None = None
         self._by_op: dict[str, list[Rewrite]] = {}
         for rewrite in rewrites:
             for op_type in rewrite.op_types:
                 self._by_op.setdefault(op_type, []).append(rewrite)
 
     def run(self) -> None:
+        """Rounds over all nodes until one changes nothing."""
+        self._raise_opset()
         while self.log.rounds < _MAX_ROUNDS:
             self.log.rounds += 1
             self._refusals = {}
@@ -146,6 +150,59 @@ class _Driver:
         else:
             raise RuntimeError(f"rewriting did not come to an end in {_MAX_ROUNDS} rounds: {self.log.counts()}")
         self.log.refused = [Refused(name, node, reason) for (name, node), reason in self._refusals.items()]
+        if self._opset_refusal is not None:
+            self.log.refused.append(self._opset_refusal)
+
+    def _raise_opset(self) -> None:
+        """To opset 13, if a Softmax that the DLA does not take could then become a layer of it."""
+        old = self.context.opset
+        target = self.context.target
+        if old >= RAISED or not self._by_op.get("Softmax") or (target is not None and target.stack.opset < RAISED):
+            return
+        off = None if self._judge is None else frozenset(self._judge(self.model))
+        if not any(node.op_type == "Softmax" and (off is None or label(node) in off) for node in self.graph):
+            return
+        rewrite = RaiseOpset()
+        refusal = raise_refusal(self.context)
+        steps = [] if refusal else [(node, rewrite.match(node, self.context)) for node in self.graph]
+        steps = [(node, found) for node, found in steps if found is not None and node.op_type in rewrite.op_types]
+        refusal = refusal or next((found for _, found in steps if isinstance(found, Refusal)), None)
+        if refusal is not None:
+            self._opset_refusal = Refused(rewrite.name, f"opset {old}", refusal.reason)
+            return
+        self._write_again(rewrite, [(node, found) for node, found in steps if isinstance(found, Match)])
+
+    def _write_again(self, rewrite: RaiseOpset, steps: Sequence[tuple[ir.Node, Match]]) -> None:
+        """Every node of `steps` in the form of the raised opset, proved one by one, or none of them."""
+        builders: list[Builder] = []
+        ready = []
+        for node, match in steps:
+            inputs = run_time_inputs([node], self.context)
+            try:
+                before = cut([node], match.outputs, inputs, self.context, self._digests)
+                self.context.assumed_opset = RAISED
+                builders.append(Builder(self.context, match, rewrite, self._names, self._shared))
+                results = tuple(rewrite.apply(match, builders[-1]))
+                self._require_fit(rewrite, match, results, builders[-1])
+                after = cut(builders[-1].nodes, results, inputs, self.context, self._digests)
+                proof = self._prove(rewrite, before, after)
+                problem = "" if proof.equal else proof.detail
+            except (RefusedError, NotProvableError) as error:
+                problem = str(error)
+            finally:
+                self.context.assumed_opset = None
+            if problem:
+                self._opset_refusal = Refused(rewrite.name, label(node), problem)
+                for builder in builders:
+                    builder.discard()
+                return
+            ready.append((node, match, builders[-1], results, proof))
+        for node, match, builder, results, proof in ready:
+            self._commit(node, match, [node], builder.nodes, results)
+            made = tuple(label(new) for new in builder.nodes)
+            self.log.applied.append(Applied(rewrite.name, rewrite.safety, (label(node),), made, proof))
+        self.graph.opset_imports[""] = RAISED
+        self.graph.sort()
 
     def _round(self) -> bool:
         applied = False

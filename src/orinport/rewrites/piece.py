@@ -161,7 +161,7 @@ def cut(
         results,
         nodes=copies,
         initializers=initializers,
-        opset_imports=dict(context.graph.opset_imports),
+        opset_imports={**context.graph.opset_imports, "": context.opset},
         name="piece",
     )
     model = ir.Model(graph, ir_version=_IR_VERSION)
