@@ -1,3 +1,35 @@
-"""orinport ports neural networks to NVIDIA Orin, on its DLA and its GPU."""
+"""orinport ports neural networks to NVIDIA Orin, on its DLA and its GPU.
+
+`check`, `prepare` and `verify` each take a path, bytes, an `onnx.ModelProto` or an onnx_ir model and return
+a value; what a caller can get wrong is an `OrinportError`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from orinport.api import check, prepare, verify
+    from orinport.errors import MissingExtraError, OrinportError
 
 __version__ = "0.1.0"
+
+__all__ = ["MissingExtraError", "OrinportError", "__version__", "check", "prepare", "verify"]
+
+_HOME = {
+    "MissingExtraError": "orinport.errors",
+    "OrinportError": "orinport.errors",
+    "check": "orinport.api",
+    "prepare": "orinport.api",
+    "verify": "orinport.api",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name from its module when it is first asked for."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,225 @@
+"""The public functions: each takes a path, bytes, an `onnx.ModelProto` or an onnx_ir model and returns a value."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orinport.errors import OrinportError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from orinport.model.model import Model
+    from orinport.results import CheckReport, PrepareReport, VerifyReport
+    from orinport.rewrites.edges import EdgeMapping
+    from orinport.rewrites.rewrite import Safety
+    from orinport.targets.target import Precision, Target
+
+__all__ = ["DEFAULT_TARGET", "check", "prepare", "verify"]
+
+DEFAULT_TARGET = "orin-agx-64gb/jp6.2"
+
+
+def check(
+    model: Any,
+    *,
+    target: str | Target = DEFAULT_TARGET,
+    precision: str = "fp16",
+    shapes: str | Sequence[str] | Mapping[str, Sequence[int]] | None = None,
+    standalone: bool = False,
+    gpu_fallback: bool = True,
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+) -> CheckReport:
+    """Say which layers of a network the DLA takes, and why it refuses the others.
+
+    `shapes` replaces dynamic input dimensions, spelled `"x:1x3x224x224"` or as a mapping. `select` and
+    `ignore` filter the findings by code prefix and leave the verdicts alone. Raises OrinportError if the
+    model cannot be read or the target does not exist.
+    """
+    from orinport.model.load import load
+
+    return check_model(
+        load(model, shapes=shapes),
+        as_target(target),
+        as_precision(precision),
+        standalone=standalone,
+        gpu_fallback=gpu_fallback,
+        select=select,
+        ignore=ignore,
+    )
+
+
+def prepare(
+    model: Any,
+    *,
+    target: str | Target = DEFAULT_TARGET,
+    precision: str = "fp16",
+    shapes: str | Sequence[str] | Mapping[str, Sequence[int]] | None = None,
+    standalone: bool = False,
+    output: str | Path | None = None,
+    force: bool = False,
+    keep_io: bool = False,
+    dla_core: int = 0,
+    consent: Collection[Safety] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> PrepareReport:
+    """Rewrite a network until the DLA takes it, prove that it still computes the same, and write the bundle.
+
+    `output` is the folder to write; by default the model's path with `.orin` in place of `.onnx`. An
+    existing bundle is replaced only with `force`. `keep_io` leaves the network's inputs and outputs alone.
+    `consent` says which safety classes of rewrites may be applied, by default only exact ones. The input is
+    never touched. Raises OrinportError if the model cannot be read, the target does not exist, or the folder
+    cannot be written.
+    """
+    from orinport.model.load import load
+    from orinport.pipeline import prepare_model
+
+    return prepare_model(
+        load(model, shapes=shapes),
+        as_target(target),
+        as_precision(precision),
+        folder=_output_folder(model, output),
+        standalone=standalone,
+        force=force,
+        keep_io=keep_io,
+        dla_core=dla_core,
+        consent=consent,
+        progress=progress,
+    )
+
+
+def verify(
+    reference: Any,
+    candidate: Any,
+    *,
+    shapes: str | Sequence[str] | Mapping[str, Sequence[int]] | None = None,
+    cases: int = 3,
+    seed: int = 0,
+    tolerance: float | None = None,
+) -> VerifyReport:
+    """Run two networks on the same random inputs in ONNX Runtime and compare every output.
+
+    `candidate` may be a bundle: its record of moved edges is used then. `tolerance` bounds the difference
+    relative to an output's largest magnitude; by default it follows from the data types. Raises OrinportError
+    if the inputs or outputs of the two do not fit.
+    """
+    from orinport.model.load import load
+    from orinport.rewrites.proof import compare_models
+
+    if cases < 1:
+        raise OrinportError(f"{cases} random inputs compare nothing.", "Use --cases 1 or more.")
+    edges: tuple[EdgeMapping, ...] = ()
+    path, names = candidate, [_name(reference), _name(candidate)]
+    if isinstance(candidate, (str, Path)) and Path(candidate).is_dir():
+        path = Path(candidate) / "model.onnx"
+        edges = _read_edges(Path(candidate) / "report.json")
+    first = load(reference, shapes=shapes)
+    second = load(path, shapes=None if edges else shapes)
+    return compare_models(first, second, edges, cases=cases, seed=seed, tolerance=tolerance, names=(names[0], names[1]))
+
+
+def check_model(
+    model: Model,
+    target: Target,
+    precision: Precision,
+    *,
+    standalone: bool = False,
+    gpu_fallback: bool = True,
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+) -> CheckReport:
+    """`check` of a network that is loaded already."""
+    from orinport.model.lower import lower
+    from orinport.placement.place import place
+    from orinport.results import CheckReport, LayerVerdict
+    from orinport.rules.engine import check_layers
+
+    layers = lower(model, tensorrt=target.stack.tensorrt)
+    rules = check_layers(
+        layers,
+        inputs=model.inputs,
+        outputs=model.outputs,
+        target=target,
+        precision=precision,
+        standalone=standalone,
+        gpu_fallback=gpu_fallback,
+        select=select,
+        ignore=ignore,
+    )
+    placement = place(
+        layers, rules.verdicts, inputs=model.inputs, outputs=model.outputs, target=target, precision=precision
+    )
+    rows = tuple(LayerVerdict(layer, rules.verdicts[layer.index], rules.codes.get(layer.index, ())) for layer in layers)
+    return CheckReport(model.name, target, precision, rows, rules.findings, placement)
+
+
+def as_target(target: str | Target) -> Target:
+    """The target of that name; a Target is given back as it is."""
+    from orinport.targets.load import load_target
+
+    return load_target(target) if isinstance(target, str) else target
+
+
+def as_precision(precision: str | Precision) -> Precision:
+    """The precision of that name. Raises OrinportError for any but fp16 and int8."""
+    from orinport.targets.target import Precision
+
+    try:
+        return Precision(precision)
+    except ValueError:
+        raise OrinportError(f"{precision!r} is not a precision of the DLA.", "Use fp16 or int8.") from None
+
+
+def dla_judge(target: Target, precision: Precision, *, standalone: bool) -> Callable[[ir.Model], frozenset[str]]:
+    """Says which nodes of a model the DLA does not take: what the rewriting driver asks."""
+    from orinport.model.lower import lower
+    from orinport.model.model import Model
+    from orinport.rules.engine import check_layers
+    from orinport.rules.finding import Verdict
+
+    def off_the_dla(graph: ir.Model) -> frozenset[str]:
+        model = Model(graph, "piece")
+        layers = lower(model, tensorrt=target.stack.tensorrt)
+        verdicts = check_layers(
+            layers,
+            inputs=model.inputs,
+            outputs=model.outputs,
+            target=target,
+            precision=precision,
+            standalone=standalone,
+        ).verdicts
+        return frozenset(node for layer in layers if verdicts[layer.index] is not Verdict.DLA for node in layer.nodes)
+
+    return off_the_dla
+
+
+def _output_folder(model: Any, output: str | Path | None) -> Path:
+    if output is not None:
+        return Path(output)
+    if isinstance(model, (str, Path)):
+        path = Path(model)
+        return path.with_name(f"{path.name.removesuffix('.onnx')}.orin")
+    raise OrinportError("A model that comes from no file needs a name for its folder.", "Give output=...")
+
+
+def _name(source: Any) -> str:
+    return Path(source).name if isinstance(source, (str, Path)) else type(source).__name__
+
+
+def _read_edges(path: Path) -> tuple[EdgeMapping, ...]:
+    """The record of moved edges in a bundle's report. Raises OrinportError if it is no such report."""
+    import msgspec
+
+    from orinport.rewrites.edges import EdgeMapping
+
+    try:
+        document = msgspec.json.decode(path.read_bytes())
+        return tuple(EdgeMapping.from_document(entry, str(entry["kind"])) for entry in document["io"])
+    except OSError as error:
+        raise OrinportError(f"{str(path)!r} cannot be read: {error.strerror}.", "Is the folder a bundle?") from error
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise OrinportError(f"{str(path)!r} is not the report of a bundle.") from error

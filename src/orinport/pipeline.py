@@ -1,0 +1,123 @@
+"""`prepare_model`: the way through the rooms, from a loaded network to the folder for the board."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orinport.api import check_model, dla_judge
+from orinport.device.bundle import Workspace, build_script, require_free, write_bundle
+from orinport.device.trtexec import BuildOptions
+from orinport.errors import OrinportError
+from orinport.model.save import save
+from orinport.precision.half import to_half
+from orinport.results import PrepareReport
+from orinport.rewrites.driver import rewrite_model
+from orinport.rewrites.edges import move_edges
+from orinport.rewrites.proof import compare_models
+from orinport.rewrites.rewrite import Safety
+from orinport.targets.target import Precision
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from pathlib import Path
+
+    from orinport.model.model import Model
+    from orinport.results import CheckReport, VerifyReport
+    from orinport.rewrites.edges import EdgeMapping
+    from orinport.targets.target import Target
+
+__all__ = ["prepare_model"]
+
+FILES = ("build.sh", "model.onnx", "report.json", "report.txt")
+
+
+def prepare_model(
+    model: Model,
+    target: Target,
+    precision: Precision,
+    *,
+    folder: Path,
+    standalone: bool = False,
+    force: bool = False,
+    keep_io: bool = False,
+    dla_core: int = 0,
+    consent: Collection[Safety] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> PrepareReport:
+    """Rewrite, prove, place and write; see `orinport.prepare`."""
+    if precision is Precision.INT8:
+        raise OrinportError("prepare writes FP16 bundles only: INT8 needs scales.", "Use --precision fp16.")
+    cores = int(target.hardware.figures["dla_cores"].value)
+    if not 0 <= dla_core < cores:
+        raise OrinportError(f"{target.hardware.title} has no DLA core {dla_core}.", f"Use 0 to {cores - 1}.")
+    require_free(folder, force=force)
+    before = check_model(model, target, precision, standalone=standalone)
+    rewritten, log = rewrite_model(
+        model,
+        target=target,
+        precision=precision,
+        judge=dla_judge(target, precision, standalone=standalone),
+        consent=consent if consent is not None else (Safety.EXACT,),
+        progress=progress,
+    )
+    edges: tuple[EdgeMapping, ...] = ()
+    if not keep_io:
+        rewritten, edges = move_edges(rewritten)
+    _say(progress, "comparing the whole network")
+    proof, notes = _prove(model, rewritten, edges)
+    written = rewritten
+    if target.stack.strongly_typed:
+        written, lost = to_half(rewritten)
+        notes = (*notes, *lost, "the tensors are FP16 now; the comparison above was made before that rounding")
+    after = check_model(written, target, precision, standalone=standalone)
+    after = _unproved(after, proof)
+    report = PrepareReport(before, after, log, edges, proof, notes, folder, FILES)
+    return _write(report, written, BuildOptions(standalone=standalone, dla_core=dla_core), force=force)
+
+
+def _prove(
+    model: Model, rewritten: Model, edges: tuple[EdgeMapping, ...]
+) -> tuple[VerifyReport | None, tuple[str, ...]]:
+    """The whole network before and after; None with a note where ONNX Runtime cannot run the original."""
+    try:
+        return compare_models(model, rewritten, edges, names=(model.name, "model.onnx")), ()
+    except OrinportError as error:
+        return None, (f"the whole network could not be compared: {error.message}",)
+
+
+def _unproved(after: CheckReport, proof: VerifyReport | None) -> CheckReport:
+    """`after` as it is if the network was proved; a network that differs is our defect and stops here."""
+    if proof is not None and not proof.equal:
+        worst = max(proof.rows, key=lambda row: row.max_rel)
+        raise RuntimeError(
+            f"the rewritten network differs from the original at output {worst.output!r} by {worst.max_rel:.3g}"
+            f" of its largest value (tolerance {worst.tolerance:.3g}), first at {proof.diverges_at!r}"
+        )
+    return after
+
+
+def _write(report: PrepareReport, model: Model, options: BuildOptions, *, force: bool) -> PrepareReport:
+    from dataclasses import replace
+
+    from orinport.report.json import dumps, prepare_document
+    from orinport.report.text import prepare_text
+
+    after = report.after
+    script = build_script(after.target, after.precision, after.placement, options)
+    with Workspace(report.folder) as scratch:
+        save(model, scratch / "model.onnx")
+        if (scratch / "model.onnx.data").exists():
+            report = replace(report, files=tuple(sorted((*report.files, "model.onnx.data"))))
+        require_free(report.folder, force=force)
+        texts = {
+            "build.sh": script.text,
+            "report.json": dumps(prepare_document(report)),
+            "report.txt": prepare_text(report),
+        }
+        write_bundle(report.folder, scratch, texts)
+    return report
+
+
+def _say(progress: Callable[[str], None] | None, message: str) -> None:
+    if progress is not None:
+        progress(message)
