@@ -1,0 +1,196 @@
+"""`predict_network`: time, bound, utilisation and bytes of every layer of a placed network."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from orinport.errors import OrinportError
+from orinport.model.layer import LayerKind
+from orinport.predict.constants import load_constants
+from orinport.predict.dla import Clocks, OperationTime, Surroundings, operation_time
+from orinport.predict.gpu import GpuClocks, GpuTime, gpu_time
+from orinport.predict.operations import Operation, operations
+from orinport.predict.prediction import Band, Bound, Bytes, LayerPrediction, Prediction, RegionPrediction
+from orinport.targets.target import Platform, Precision
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from orinport.model.layer import Tensor
+    from orinport.placement.placement import IOFormat, Placement, Region
+    from orinport.predict.constants import Constants
+    from orinport.targets.target import Target
+
+__all__ = ["predict_network"]
+
+_LINEAR = frozenset({"chw", "dla_linear"})
+
+
+def predict_network(
+    model: str,
+    placement: Placement,
+    target: Target,
+    precision: Precision,
+    *,
+    sparse: bool = False,
+    linear_io: bool = False,
+    dla: Constants | None = None,
+    gpu: Constants | None = None,
+) -> Prediction:
+    """Predict one inference of a placed network.
+
+    `sparse`: weights have the 2:4 pattern. `linear_io`: the network's inputs and outputs are FP32 and
+    linear, as trtexec leaves them by default, instead of the placement's formats. Raises OrinportError for
+    boards whose clocks or DLA no source describes.
+    """
+    dla = dla or load_constants("orin-dla")
+    gpu = gpu or load_constants("orin-gpu")
+    clocks, gpu_clocks = _clocks(target, dla), _gpu_clocks(target, precision, gpu)
+    formats = {f.name: f for f in (*placement.inputs, *placement.outputs)}
+    edges = frozenset(formats)
+    regions = tuple(
+        _dla_region(region, formats, edges, dla, clocks, precision, sparse, linear_io)
+        if region.device == "dla"
+        else _gpu_region(region, gpu, gpu_clocks, precision)
+        for region in placement.regions
+    )
+    return Prediction(
+        model,
+        target,
+        precision,
+        _batch(placement),
+        regions,
+        placement.transitions,
+        (),
+        {
+            "dla_mhz": clocks.dla_mhz,
+            "emc_mhz": clocks.emc_mhz,
+            "falcon_mhz": clocks.falcon_mhz,
+            "gpu_mhz": gpu_clocks.gpu_mhz,
+        },
+    )
+
+
+def _figure(target: Target, name: str, default: float | None = None) -> float:
+    figures = {**target.hardware.figures, **target.power_mode.figures}
+    if name in figures:
+        return figures[name].value
+    if default is None:
+        raise OrinportError(
+            f"No source states {name} of {target.hardware.name} in power mode {target.power_mode.name}.",
+            "Choose another power mode; orinport targets shows what is known.",
+        )
+    return default
+
+
+def _clocks(target: Target, dla: Constants) -> Clocks:
+    if target.platform is not Platform.ORIN:
+        raise OrinportError(
+            f"Times of the DLA of {target.hardware.title} cannot be predicted: no public measurement covers it.",
+            "Choose an Orin; orinport targets lists them.",
+        )
+    reference = dla["falcon_reference_mhz"]
+    dla_mhz = _figure(target, "dla_mhz")
+    return Clocks(
+        dla_mhz,
+        _figure(target, "emc_mhz"),
+        _figure(target, "falcon_mhz", reference * min(1.0, dla_mhz / dla["dla_reference_mhz"])),
+        int(_figure(target, "dla_sram_kib") * 1024),
+    )
+
+
+def _gpu_clocks(target: Target, precision: Precision, gpu: Constants) -> GpuClocks:
+    rate = "gpu_int8_mac_per_cycle_per_sm" if precision is Precision.INT8 else "gpu_fp16_mac_per_cycle_per_sm"
+    return GpuClocks(
+        _figure(target, "gpu_mhz"),
+        _figure(target, "gpu_sms"),
+        _figure(target, rate),
+        _figure(target, "dram_gbps") * _figure(target, "emc_mhz") / gpu["emc_reference_mhz"],
+    )
+
+
+def _batch(placement: Placement) -> int:
+    """Images of one inference: the batch of the first network input that the first region reads."""
+    for region in placement.regions:
+        for tensor in region.inputs:
+            if tensor.rank is not None and tensor.rank > 3:
+                return tensor.batch or 1
+    return 1
+
+
+def _dla_region(
+    region: Region,
+    formats: dict[str, IOFormat],
+    edges: frozenset[str],
+    dla: Constants,
+    clocks: Clocks,
+    precision: Precision,
+    sparse: bool,
+    linear_io: bool,
+) -> RegionPrediction:
+    outside = frozenset(t.name for t in (*region.inputs, *region.outputs))
+    images = frozenset(t.name for t in region.inputs if t.name in formats and formats[t.name].format == "dla_hwc4")
+    around = Surroundings(dla, clocks, precision, sparse, images, outside)
+    peak = _peak(precision, dla, clocks)
+    layers: list[LayerPrediction] = []
+    for operation in operations(region.layers, (t.name for t in region.outputs)):
+        layers += _share(operation, operation_time(operation, around), "dla", peak)
+    linear = [
+        t
+        for t in (*region.inputs, *region.outputs)
+        if t.name in edges and (linear_io or formats[t.name].format in _LINEAR)
+    ]
+    launch = _launch(linear, region, dla, precision)
+    moved = sum(prod(t.shape or ()) for t in linear) * (4 + around.element)
+    rate = dla[f"reformat_gbps_{precision.value}"] * 1e3 * clocks.emc_mhz / dla["emc_reference_mhz"]
+    return _region("dla", layers, launch, moved / rate, moved, dla)
+
+
+def _launch(linear: list[Tensor], region: Region, dla: Constants, precision: Precision) -> float:
+    launch = dla["launch_us"]
+    if linear:
+        launch += dla[f"linear_io_us_{precision.value}"]
+        if any(layer.kind is LayerKind.FULLY_CONNECTED for layer in region.layers):
+            launch += dla[f"rank2_shuffle_us_{precision.value}"]
+    return launch
+
+
+def _peak(precision: Precision, dla: Constants, clocks: Clocks) -> float:
+    """Multiply-accumulates a us at 100 % utilisation, of the engine that convolves in this precision."""
+    if precision is Precision.INT8:
+        return dla["atom_channels"] * dla["atom_kernels"] * dla["cpipes"] * clocks.dla_mhz
+    return 256 * dla["rubik_fp16_ghz"] * 1e3 * clocks.dla_mhz / dla["dla_reference_mhz"]
+
+
+def _gpu_region(region: Region, gpu: Constants, clocks: GpuClocks, precision: Precision) -> RegionPrediction:
+    layers: list[LayerPrediction] = []
+    for operation in operations(region.layers, (t.name for t in region.outputs)):
+        time = gpu_time(operation, gpu, clocks, precision)
+        layers += _share(operation, time, "gpu", time.peak_macs_per_us)
+    return _region("gpu", layers, 0.0, 0.0, 0, gpu)
+
+
+def _share(operation: Operation, time: OperationTime | GpuTime, device: str, peak: float) -> Iterable[LayerPrediction]:
+    """The leading layer takes the operation's time; the others say what they ride along with."""
+    utilisation = time.macs / (peak * time.us) if time.us else 0.0
+    leader = operation.leader
+    yield LayerPrediction(
+        leader, device, time.engine, time.us, time.band, time.bound, time.macs, utilisation, time.bytes, "", time.reason
+    )
+    for layer in operation.layers[1:]:
+        yield LayerPrediction(
+            layer, device, time.engine, 0.0, Band(0.0, 0.0), Bound.OVERHEAD, 0, 0.0, Bytes(), leader.name
+        )
+
+
+def _region(
+    device: str, layers: list[LayerPrediction], launch: float, reformat: float, moved: int, constants: Constants
+) -> RegionPrediction:
+    figure = constants.figures["launch_us"]
+    scale_low, scale_high = figure.low / figure.value, figure.high / figure.value
+    spread = constants.figures["band_memory"].value if "band_memory" in constants.figures else 0.0
+    fixed = Band(launch * scale_low + reformat * (1 - spread), launch * scale_high + reformat * (1 + spread))
+    band = sum((layer.band for layer in layers), fixed)
+    us = launch + reformat + sum(layer.us for layer in layers)
+    return RegionPrediction(device, us, launch, reformat, moved, tuple(layers), band)

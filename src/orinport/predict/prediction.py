@@ -1,0 +1,179 @@
+"""What `predict` returns: time, bound, utilisation and bytes of every layer, and totals, each with its band."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from orinport.model.layer import Layer
+    from orinport.rules.finding import Finding
+    from orinport.targets.target import Precision, Target
+
+__all__ = ["Band", "Bound", "Bytes", "Engine", "LayerPrediction", "Prediction", "RegionPrediction"]
+
+
+class Bound(str, Enum):
+    """What limits a layer."""
+
+    MAC = "mac"
+    MEMORY = "memory"
+    OVERHEAD = "overhead"
+    UNKNOWN = "unknown"
+
+
+class Engine(str, Enum):
+    """The unit that runs a layer: DLA-SW, cuDLA layer statistics README, and the GPU."""
+
+    CPIPE = "cpipe"
+    RUBIK = "rubik"
+    BDMA = "bdma"
+    GPU = "gpu"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Lowest and highest time that the sources leave open, in us."""
+
+    low: float
+    high: float
+
+    def __add__(self, other: Band) -> Band:
+        return Band(self.low + other.low, self.high + other.high)
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """Bytes that move, by kind.
+
+    `resident` stay in the DLA's own SRAM and cost no DRAM traffic; `padding` is the part of `input` and
+    `output` that only fills channels up to 32 (INT8) or 16 (FP16).
+    """
+
+    input: int = 0
+    weights: int = 0
+    operand: int = 0
+    output: int = 0
+    resident: int = 0
+    padding: int = 0
+
+    @property
+    def read(self) -> int:
+        """Bytes read from DRAM."""
+        return self.input + self.weights + self.operand
+
+    @property
+    def written(self) -> int:
+        """Bytes written to DRAM."""
+        return self.output
+
+    @property
+    def moved(self) -> int:
+        """Bytes read and written."""
+        return self.read + self.written
+
+    def times(self, factor: int) -> Bytes:
+        """The bytes of `factor` images."""
+        return Bytes(*(getattr(self, name) * factor for name in self.__dataclass_fields__))
+
+
+@dataclass(frozen=True, slots=True)
+class LayerPrediction:
+    """One layer. A layer that runs as part of another one (`fused_into`) takes no time of its own."""
+
+    layer: Layer
+    device: str
+    engine: Engine
+    us: float
+    band: Band
+    bound: Bound
+    macs: int
+    mac_utilisation: float
+    bytes: Bytes
+    fused_into: str = ""
+    reason: str = ""
+    """Why the time is not known, or what it rests on."""
+
+    @property
+    def gbps(self) -> float:
+        """DRAM traffic in GB/s (1e9 B/s)."""
+        return self.bytes.moved / self.us / 1e3 if self.us else 0.0
+
+    @property
+    def intensity(self) -> float:
+        """Arithmetic intensity: multiply-accumulates a byte of DRAM traffic."""
+        return self.macs / self.bytes.moved if self.bytes.moved else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RegionPrediction:
+    """One DLA loadable or one run of GPU layers."""
+
+    device: str
+    us: float
+    """Everything: launch, reformat and layers."""
+    launch_us: float
+    reformat_us: float
+    reformat_bytes: int
+    layers: tuple[LayerPrediction, ...]
+    band: Band
+
+    @property
+    def busy_us(self) -> float:
+        """Time of the layers alone: what remains when tasks are queued back to back."""
+        return self.us - self.launch_us - self.reformat_us
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A whole network on one target, one inference of `batch` images."""
+
+    model: str
+    target: Target
+    precision: Precision
+    batch: int
+    regions: tuple[RegionPrediction, ...]
+    transitions: int
+    findings: tuple[Finding, ...]
+    clocks: Mapping[str, float] = field(default_factory=dict)
+    """`dla_mhz`, `emc_mhz`, ... that the figures stand on."""
+
+    @property
+    def layers(self) -> tuple[LayerPrediction, ...]:
+        """All layers in order of execution."""
+        return tuple(layer for region in self.regions for layer in region.layers)
+
+    @property
+    def total_us(self) -> float:
+        """Latency of one inference, one region after the other."""
+        return sum(region.us for region in self.regions)
+
+    @property
+    def band(self) -> Band:
+        """Band of `total_us`; the errors of layers are taken to add up."""
+        return sum((region.band for region in self.regions), Band(0.0, 0.0))
+
+    def device_us(self, device: str) -> float:
+        """Busy time of one device, launches and reformats left out."""
+        return sum(region.busy_us for region in self.regions if region.device == device)
+
+    @property
+    def fps_one_dla(self) -> float:
+        """Images a second with inferences queued on one DLA and the GPU: the busier device sets the pace."""
+        busiest = max(self.device_us("dla"), self.device_us("gpu"))
+        return 1e6 * self.batch / busiest if busiest else 0.0
+
+    @property
+    def fps_two_dlas(self) -> float:
+        """Images a second with both DLAs; the GPU is one."""
+        busiest = max(self.device_us("dla") / 2, self.device_us("gpu"))
+        return 1e6 * self.batch / busiest if busiest else 0.0
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of one inference."""
+        return sum(layer.macs for layer in self.layers)
