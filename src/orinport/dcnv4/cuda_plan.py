@@ -1,0 +1,381 @@
+"""How the CUDA kernels are launched: the structs that they take, the configurations, and the choice among them.
+
+`kernels/plan.h` says the same in C++ for the TensorRT plugin; a test compares the two.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from orinport.dcnv4.arguments import Geometry
+
+__all__ = [
+    "CONFIGURATIONS",
+    "Configuration",
+    "Division",
+    "ElementType",
+    "Kernel",
+    "Launch",
+    "Limits",
+    "Params",
+    "candidates",
+    "choose",
+    "kernel_name",
+    "make_params",
+    "plan",
+]
+
+
+class ElementType(IntEnum):
+    """Element types, numbered as in problem.h."""
+
+    F32 = 0
+    F16 = 1
+    BF16 = 2
+    I8 = 3
+
+    @property
+    def bytes(self) -> int:
+        """Size of an element."""
+        return (4, 2, 2, 1)[self]
+
+
+class Kernel(IntEnum):
+    """The forward kernels."""
+
+    DIRECT = 0
+    WHOLE = 1
+    RING = 2
+
+
+class Divisor(ctypes.Structure):
+    """Division of a number below 2**31 by `value`: (number * multiplier) >> shift."""
+
+    _fields_ = [("multiplier", ctypes.c_uint32), ("shift", ctypes.c_uint32), ("value", ctypes.c_uint32)]
+
+
+class Params(ctypes.Structure):
+    """The operator and its tensors; see problem.h."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("value", "offset_mask", "output")),
+        *(
+            (name, ctypes.c_int32)
+            for name in (
+                *("batch", "height", "width", "out_height", "out_width", "groups", "group_channels"),
+                *("value_stride", "offset_stride", "kernel_h", "kernel_w", "stride_h", "stride_w"),
+                *("pad_h", "pad_w", "dilation_h", "dilation_w", "remove_center"),
+            )
+        ),
+        ("offset_scale", ctypes.c_float),
+        ("output_scale", ctypes.c_float),
+    ]
+
+
+class Division(ctypes.Structure):
+    """How a launch divides the work; see problem.h."""
+
+    _fields_ = [
+        *(
+            (name, Divisor)
+            for name in ("lanes", "columns", "channels", "pitch", "slots", "queries", "slabs", "column_tiles")
+        ),
+        *((name, ctypes.c_int32) for name in ("tile_columns", "tile_rows", "step_rows", "ring_rows", "halo", "images")),
+    ]
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One way to compute: a kernel with its compile-time and launch parameters. An extent of 0 means all of it."""
+
+    kernel: Kernel
+    bytes: int
+    """Bytes of channels of a thread; 0: one channel."""
+    split: int = 1
+    """Threads that share the taps of a pixel."""
+    threads: int = 128
+    images: int = 1
+    """WHOLE: images of a block."""
+    tile_columns: int = 0
+    tile_rows: int = 0
+    step_rows: int = 0
+    """RING: output rows between two loads."""
+    halo: int = 0
+    """RING: rows and columns staged beyond the undisturbed samples."""
+    resident: int = 0
+    """WHOLE, RING: threads of a multiprocessor for which registers are allotted."""
+
+    def __str__(self) -> str:
+        name = self.kernel.name.lower()
+        parts = [f"{self.bytes or 'scalar'}{'B' if self.bytes else ''}", f"{self.threads} threads"]
+        if self.split > 1:
+            parts.append(f"taps over {self.split}")
+        if self.kernel is Kernel.WHOLE and self.images > 1:
+            parts.append(f"{self.images} images")
+        if self.kernel is Kernel.RING:
+            size = f"{self.tile_rows or 'H'}x{self.tile_columns or 'W'}"
+            parts.append(f"{size} in steps of {self.step_rows}, halo {self.halo}")
+        return f"{name}({', '.join(parts)})"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The device, as far as launches depend on it."""
+
+    shared_bytes: int
+    """Shared memory that a block may ask for."""
+    multiprocessors: int
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A launch that is ready but for its kernel."""
+
+    division: Division
+    grid: tuple[int, int]
+    block: tuple[int, int]
+    shared_bytes: int
+
+
+_D, _W, _R = Kernel.DIRECT, Kernel.WHOLE, Kernel.RING
+CONFIGURATIONS: tuple[Configuration, ...] = (
+    Configuration(_D, 0),
+    Configuration(_D, 8),
+    Configuration(_D, 16, threads=64),
+    Configuration(_D, 16),
+    Configuration(_D, 16, threads=256),
+    Configuration(_D, 32, threads=64),
+    Configuration(_D, 32),
+    Configuration(_D, 16, 3, 96),
+    Configuration(_D, 16, 3, 192),
+    Configuration(_D, 32, 3, 96),
+    Configuration(_D, 16, 9, 288),
+    Configuration(_W, 32, threads=448, resident=896),
+    Configuration(_W, 32, threads=896, resident=896),
+    Configuration(_W, 32, threads=160, resident=640),
+    Configuration(_W, 32, threads=256, resident=896),
+    Configuration(_W, 32, threads=416, images=2, resident=896),
+    Configuration(_W, 32, threads=160, images=4, resident=640),
+    Configuration(_W, 32, threads=416, images=4, resident=896),
+    Configuration(_R, 32, threads=896, step_rows=4, halo=4, resident=896),
+    Configuration(_R, 32, threads=448, tile_rows=28, step_rows=2, halo=3, resident=896),
+    Configuration(_R, 32, threads=448, tile_rows=28, step_rows=2, halo=2, resident=896),
+    Configuration(_R, 32, threads=256, tile_columns=16, tile_rows=16, step_rows=16, halo=3, resident=896),
+    Configuration(_R, 32, threads=256, tile_columns=32, tile_rows=8, step_rows=8, halo=3, resident=896),
+    Configuration(_R, 32, threads=512, tile_columns=16, tile_rows=32, step_rows=16, halo=3, resident=896),
+    Configuration(_R, 32, threads=256, tile_columns=16, tile_rows=8, step_rows=8, halo=3, resident=896),
+    Configuration(_W, 16, threads=448, resident=896),
+    Configuration(_W, 16, threads=256, images=2, resident=896),
+    Configuration(_R, 16, threads=448, tile_rows=28, step_rows=2, halo=3, resident=896),
+    Configuration(_R, 16, threads=256, tile_columns=16, tile_rows=16, step_rows=16, halo=3, resident=896),
+    Configuration(_W, 64, threads=448, resident=640),
+    Configuration(_W, 64, threads=160, resident=640),
+    Configuration(_R, 64, threads=448, tile_rows=28, step_rows=2, halo=3, resident=640),
+    Configuration(_R, 64, threads=256, tile_columns=16, tile_rows=16, step_rows=16, halo=3, resident=640),
+)
+"""Ids are positions, counted from 1."""
+
+_SCALAR, _NARROW, _PLAIN, _SPLIT = 1, 2, 4, 8
+_DIRECT_SCORE = 0.4
+_TILE_THRESHOLD = 2048
+_SPLIT_THRESHOLD = 512
+_INT32 = 1 << 31
+_SLAB = 128
+
+
+def make_params(
+    geometry: Geometry,
+    value: tuple[int, int, int],
+    size: tuple[int, int],
+    strides: tuple[int, int],
+    addresses: tuple[int, int, int] = (0, 0, 0),
+    output_scale: float = 1.0,
+) -> Params:
+    """The struct for (N, H, W) of value, (Ho, Wo), (elements of a value row, of an offset row), and addresses of
+    value, offset_mask and output."""
+    return Params(
+        *addresses,
+        *value,
+        *size,
+        geometry.group,
+        geometry.group_channels,
+        *strides,
+        *geometry.kernel,
+        *geometry.stride,
+        *geometry.padding,
+        *geometry.dilation,
+        int(geometry.remove_center),
+        geometry.offset_scale,
+        output_scale,
+    )
+
+
+def _divisor(value: int) -> Divisor:
+    shift = 31 + max(value - 1, 0).bit_length()
+    return Divisor(-(-(1 << shift) // value), shift, value)
+
+
+def _channels(p: Params) -> int:
+    return int(p.groups * p.group_channels)
+
+
+def _vector_fits(p: Params, size: int, width: int) -> bool:
+    access = min(width, 16)
+    return (
+        p.group_channels * size % width == 0
+        and p.value_stride * size % access == 0
+        and (p.value or 0) % access == 0
+        and (p.output or 0) % access == 0
+    )
+
+
+def unrolled(p: Params, offset: ElementType) -> bool:
+    """Whether the form for 3x3 kernels, which reads offsets in words of 4 bytes, can be used."""
+    nine = p.kernel_h == 3 and p.kernel_w == 3 and not p.remove_center
+    return nine and p.offset_stride * offset.bytes % 4 == 0 and (p.offset_mask or 0) % 4 == 0
+
+
+def wide(p: Params, value: ElementType) -> bool:
+    """Whether offsets within an image need 64 bits."""
+    return bool(p.height * p.width * p.value_stride * value.bytes >= _INT32)
+
+
+def plan(p: Params, value: ElementType, offset: ElementType, c: Configuration, limits: Limits) -> Launch | None:
+    """The launch of a configuration, or None if it cannot compute the problem on this device."""
+    size = value.bytes
+    width = c.bytes or size
+    if width < size or not _vector_fits(p, size, width):
+        return None
+    d = Division(*(_divisor(1) for _ in range(8)), p.out_width, p.out_height, p.out_height, 1, 0, 1)
+    d.channels = _divisor(p.group_channels)
+    if c.kernel is Kernel.DIRECT:
+        return _plan_direct(p, value, offset, c, d, width)
+    if not unrolled(p, offset) or c.split > 1 or width < 16 or p.offset_scale < 0 or wide(p, value):
+        return None
+    if p.out_height * p.out_width * 8 >= _INT32 or (value is not ElementType.F32 and width > 32):
+        return None
+    if value is ElementType.I8 and width > 16:
+        return None
+    slabs = -(-_channels(p) * size // _SLAB)
+    d.slabs = _divisor(slabs)
+    return _plan_whole(p, c, d, slabs, limits) if c.kernel is Kernel.WHOLE else _plan_ring(p, c, d, slabs, limits)
+
+
+def _plan_direct(
+    p: Params, value: ElementType, offset: ElementType, c: Configuration, d: Division, width: int
+) -> Launch | None:
+    size = value.bytes
+    lanes = _channels(p) * size // width
+    items = p.out_height * p.out_width * lanes
+    if (c.split > 1 and (not unrolled(p, offset) or width % 4)) or items >= _INT32 - 1024:
+        return None
+    if c.bytes == 32 and (not unrolled(p, offset) or wide(p, value)):
+        return None
+    if wide(p, value) and (c.split > 1 or c.bytes not in (0, 16)):
+        return None
+    x = c.threads // c.split
+    d.lanes = _divisor(lanes)
+    d.columns = _divisor(p.out_width)
+    shared = c.split * (width // size) * (x + 8) * 4 if c.split > 1 else 0
+    return Launch(d, (-(-items // x), min(p.batch, 65535)), (x, c.split), shared)
+
+
+def _plan_whole(p: Params, c: Configuration, d: Division, slabs: int, limits: Limits) -> Launch | None:
+    slots = (p.height + 2) * (p.width + 1) + 2
+    images = min(c.images, p.batch)
+    shared = slots * images * _SLAB
+    blocks = -(-p.batch // images)
+    if shared > limits.shared_bytes or blocks > 65535:
+        return None
+    d.slots, d.queries = _divisor(slots), _divisor(p.out_height * p.out_width)
+    d.pitch, d.columns = _divisor(p.width + 1), _divisor(p.out_width)
+    d.images = images
+    return Launch(d, (slabs, blocks), (c.threads, 1), shared)
+
+
+def _span(pixels: int, stride: int, taps: int, dilation: int, scale: float, halo: int) -> int:
+    return math.ceil((pixels - 1.0) * stride + scale * dilation * (taps - 1)) + 3 + 2 * halo
+
+
+def _plan_ring(p: Params, c: Configuration, d: Division, slabs: int, limits: Limits) -> Launch | None:
+    columns = min(c.tile_columns or p.out_width, p.out_width)
+    rows = min(c.tile_rows or p.out_height, p.out_height)
+    step = min(c.step_rows, rows)
+    scale = p.offset_scale
+    pitch = min(_span(columns, p.stride_w, p.kernel_w, p.dilation_w, scale, c.halo), p.width + 2)
+    ring = min(_span(min(2 * step, rows), p.stride_h, p.kernel_h, p.dilation_h, scale, c.halo), p.height + 2)
+    shared = (ring * pitch + 2) * _SLAB
+    column_tiles, row_tiles = -(-p.out_width // columns), -(-p.out_height // rows)
+    if p.batch > 65535 or shared > limits.shared_bytes or column_tiles * row_tiles * slabs >= _INT32:
+        return None
+    d.pitch, d.columns, d.column_tiles = _divisor(pitch), _divisor(columns), _divisor(column_tiles)
+    d.tile_columns, d.tile_rows, d.step_rows, d.ring_rows, d.halo = columns, rows, step, ring, c.halo
+    return Launch(d, (column_tiles * row_tiles * slabs, p.batch), (c.threads, 1), shared)
+
+
+def tile_score(p: Params, value: ElementType, c: Configuration, limits: Limits, launch: Launch) -> float:
+    """Estimate, 0 to 1, of how well a tiled configuration uses the device: full warps and waves, no idle channels,
+    and few pixels staged for nothing."""
+    d = launch.division
+    tasks = (d.tile_rows if c.kernel is Kernel.WHOLE else d.step_rows) * d.tile_columns * d.images * (_SLAB // c.bytes)
+    rounds = math.ceil(tasks / c.threads)
+    blocks = min((limits.shared_bytes + 1024) // (launch.shared_bytes + 1024), c.resident // c.threads)
+    if blocks < 1:
+        return 0.0
+    waves = launch.grid[0] * launch.grid[1] / (limits.multiprocessors * blocks)
+    staged = 1.0
+    if c.kernel is Kernel.RING:
+        staged = d.pitch.value * (d.tile_rows + 2.0 + 2.0 * c.halo) / (d.tile_columns * d.tile_rows)
+    score = (
+        tasks / (rounds * c.threads) * waves / math.ceil(waves) * _channels(p) * value.bytes / (d.slabs.value * 128.0)
+    )
+    score = score / (1.0 + 0.06 * (staged - 1.0)) * min(1.0, 0.4 + blocks * c.threads / 1120.0)
+    return score * (1.0 if c.kernel is Kernel.WHOLE else 0.95 if c.halo >= 3 else 0.85)
+
+
+def choose(p: Params, value: ElementType, offset: ElementType, limits: Limits) -> int:
+    """The launch plan: the id for a problem, from the estimate and measurements on sm_90; 0 if nothing fits."""
+    threads = p.batch * p.out_height * p.out_width * _channels(p) * value.bytes // 16
+    best, best_score = 0, _DIRECT_SCORE
+    if threads >= limits.multiprocessors * _TILE_THRESHOLD:
+        for number, c in enumerate(CONFIGURATIONS, 1):
+            launch = None if c.kernel is Kernel.DIRECT else plan(p, value, offset, c, limits)
+            if launch is not None and (score := tile_score(p, value, c, limits, launch)) > best_score:
+                best, best_score = number, score
+    if best:
+        return best
+    first = _SPLIT if threads < limits.multiprocessors * _SPLIT_THRESHOLD else _PLAIN
+    for number in (first, _PLAIN, _NARROW, _SCALAR):
+        if plan(p, value, offset, CONFIGURATIONS[number - 1], limits) is not None:
+            return number
+    return 0
+
+
+def candidates(p: Params, value: ElementType, offset: ElementType, limits: Limits) -> list[int]:
+    """Ids of all configurations that can compute a problem, the plan's choice first."""
+    first = choose(p, value, offset, limits)
+    others = [number for number in range(1, len(CONFIGURATIONS) + 1) if number != first]
+    return [
+        number
+        for number in ([first] if first else []) + others
+        if plan(p, value, offset, CONFIGURATIONS[number - 1], limits) is not None
+    ]
+
+
+def kernel_name(p: Params, value: ElementType, offset: ElementType, fast: bool, c: Configuration) -> str:
+    """The C++ name of the template instance that a configuration launches for a problem."""
+    types = ", ".join(f"orinport::dcnv4::{kind.name}" for kind in (value, offset))
+    quick = str(fast and value is ElementType.F16).lower()
+    taps = 9 if unrolled(p, offset) and not wide(p, value) else 0
+    if c.kernel is Kernel.DIRECT:
+        width = c.bytes or value.bytes
+        taps = taps if width >= 16 else 0
+        far = str(wide(p, value)).lower()
+        return f"orinport::dcnv4::direct_kernel<{types}, {width}, {c.split}, {taps}, {quick}, {far}>"
+    ring = str(c.kernel is Kernel.RING).lower()
+    return f"orinport::dcnv4::tile_kernel<{types}, {c.bytes // 16}, {taps}, {quick}, {ring}, {c.resident}>"

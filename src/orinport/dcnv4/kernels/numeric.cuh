@@ -1,0 +1,339 @@
+// Element types, vector accesses and the arithmetic of one sample.
+//
+// 16-bit types are handled as bits and converted by single PTX instructions, so no CUDA header is needed.
+#pragma once
+
+#include "problem.h"
+
+namespace orinport {
+namespace dcnv4 {
+
+using u32 = unsigned int;
+
+#ifndef ORINPORT_EMULATE
+__device__ __forceinline__ float half_low(u32 word) {
+    float result;
+    asm("{.reg .b16 a, b; mov.b32 {a, b}, %1; cvt.f32.f16 %0, a;}" : "=f"(result) : "r"(word));
+    return result;
+}
+__device__ __forceinline__ float half_high(u32 word) {
+    float result;
+    asm("{.reg .b16 a, b; mov.b32 {a, b}, %1; cvt.f32.f16 %0, b;}" : "=f"(result) : "r"(word));
+    return result;
+}
+__device__ __forceinline__ u32 pack_half(float low, float high) {
+    u32 result;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
+    return result;
+}
+__device__ __forceinline__ u32 pack_bfloat(float low, float high) {
+    u32 result;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
+    return result;
+}
+__device__ __forceinline__ u32 half2_fma(u32 a, u32 b, u32 c) {
+    u32 result;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(c));
+    return result;
+}
+__device__ __forceinline__ u32 half2_mul(u32 a, u32 b) {
+    u32 result;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+    return result;
+}
+/// Start copying 16 bytes into shared memory, or write zeros if `valid` is false.
+__device__ __forceinline__ void copy_async(void* shared, const void* global, bool valid) {
+    const u32 address = static_cast<u32>(__cvta_generic_to_shared(shared));
+    const int bytes = valid ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void copy_async_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+#endif
+
+struct F32 {
+    static constexpr int kBytes = 4;
+    static __device__ __forceinline__ float get(const u32* words, int i) { return __uint_as_float(words[i]); }
+    static __device__ __forceinline__ u32 pack(const float* sums, int word) { return __float_as_uint(sums[word]); }
+};
+struct F16 {
+    static constexpr int kBytes = 2;
+    static __device__ __forceinline__ float get(const u32* words, int i) {
+        return i & 1 ? half_high(words[i >> 1]) : half_low(words[i >> 1]);
+    }
+    static __device__ __forceinline__ u32 pack(const float* sums, int word) {
+        return pack_half(sums[2 * word], sums[2 * word + 1]);
+    }
+};
+struct BF16 {
+    static constexpr int kBytes = 2;
+    static __device__ __forceinline__ float get(const u32* words, int i) {
+        return __uint_as_float(i & 1 ? words[i >> 1] & 0xffff0000u : words[i >> 1] << 16);
+    }
+    static __device__ __forceinline__ u32 pack(const float* sums, int word) {
+        return pack_bfloat(sums[2 * word], sums[2 * word + 1]);
+    }
+};
+struct I8 {
+    static constexpr int kBytes = 1;
+    // The byte plus 128 becomes the mantissa of 2^23, which is cheaper than a conversion.
+    static __device__ __forceinline__ float get(const u32* words, int i) {
+        return __uint_as_float(__byte_perm(words[i >> 2] ^ 0x80808080u, 0x4b000000u, 0x7650 + (i & 3))) - 8388736.0f;
+    }
+    static __device__ __forceinline__ u32 pack(const float* sums, int word) {
+        u32 result = 0;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const int level = __float2int_rn(fminf(fmaxf(sums[4 * word + i], -128.0f), 127.0f));
+            result |= static_cast<u32>(level & 0xff) << (8 * i);
+        }
+        return result;
+    }
+};
+
+/// BYTES of consecutive channels in registers; fewer than 4 bytes lie in the low end of one word.
+template <int BYTES>
+struct Vector {
+    static constexpr int kWords = BYTES < 4 ? 1 : BYTES / 4;
+    u32 words[kWords];
+};
+
+template <int BYTES>
+__device__ __forceinline__ Vector<BYTES> load_global(const char* from) {
+    Vector<BYTES> result;
+    if constexpr (BYTES >= 16) {
+#pragma unroll
+        for (int i = 0; i < BYTES / 16; ++i) {
+            const uint4 part = __ldg(reinterpret_cast<const uint4*>(from) + i);
+            result.words[4 * i] = part.x;
+            result.words[4 * i + 1] = part.y;
+            result.words[4 * i + 2] = part.z;
+            result.words[4 * i + 3] = part.w;
+        }
+    } else if constexpr (BYTES == 8) {
+        const uint2 part = __ldg(reinterpret_cast<const uint2*>(from));
+        result.words[0] = part.x;
+        result.words[1] = part.y;
+    } else if constexpr (BYTES == 4) {
+        result.words[0] = __ldg(reinterpret_cast<const u32*>(from));
+    } else if constexpr (BYTES == 2) {
+        result.words[0] = __ldg(reinterpret_cast<const unsigned short*>(from));
+    } else {
+        result.words[0] = __ldg(reinterpret_cast<const unsigned char*>(from));
+    }
+    return result;
+}
+
+template <int BYTES>
+__device__ __forceinline__ Vector<BYTES> zeros() {
+    Vector<BYTES> result;
+#pragma unroll
+    for (int i = 0; i < Vector<BYTES>::kWords; ++i) result.words[i] = 0u;
+    return result;
+}
+
+template <class T, int BYTES>
+__device__ __forceinline__ void store_global(char* to, const float* sums) {
+    if constexpr (BYTES >= 16) {
+#pragma unroll
+        for (int i = 0; i < BYTES / 16; ++i) {
+            uint4 part;
+            part.x = T::pack(sums, 4 * i);
+            part.y = T::pack(sums, 4 * i + 1);
+            part.z = T::pack(sums, 4 * i + 2);
+            part.w = T::pack(sums, 4 * i + 3);
+            reinterpret_cast<uint4*>(to)[i] = part;
+        }
+    } else if constexpr (BYTES == 8) {
+        uint2 part;
+        part.x = T::pack(sums, 0);
+        part.y = T::pack(sums, 1);
+        *reinterpret_cast<uint2*>(to) = part;
+    } else if constexpr (BYTES == 4) {
+        *reinterpret_cast<u32*>(to) = T::pack(sums, 0);
+    } else {
+        float padded[4] = {sums[0], 0.0f, 0.0f, 0.0f};
+        const u32 word = T::pack(padded, 0);
+        if constexpr (BYTES == 2) {
+            *reinterpret_cast<unsigned short*>(to) = static_cast<unsigned short>(word);
+        } else {
+            *reinterpret_cast<unsigned char*>(to) = static_cast<unsigned char>(word);
+        }
+    }
+}
+
+/// One number of type T at any aligned address.
+template <class T>
+__device__ __forceinline__ float load_number(const char* from) {
+    const Vector<T::kBytes> number = load_global<T::kBytes>(from);
+    return T::get(number.words, 0);
+}
+
+/// Integer part, counted from `origin`, and fraction of a coordinate.
+///
+/// Adding 1.5*2^23 with rounding towards minus infinity leaves the floor in the low bits, for |coordinate| < 2^22; all
+/// other coordinates, infinities and NaN give an integer far outside of any image, and a fraction within [0, 1].
+struct Place {
+    u32 index;
+    float fraction;
+};
+
+constexpr float kFloorShift = 12582912.0f;
+constexpr int kFloorBits = 0x4b400000;
+
+__device__ __forceinline__ Place locate(float coordinate, int origin) {
+    const float shifted = __fadd_rd(coordinate, kFloorShift);
+    Place place;
+    place.index = static_cast<u32>(__float_as_int(shifted) - (kFloorBits + origin));
+    place.fraction = __saturatef(coordinate - (shifted - kFloorShift));
+    return place;
+}
+
+/// Sums of one thread's channels over samples. EXACT: weights and sums in fp32.
+template <class T, int BYTES, bool FAST>
+struct Sums {
+    static constexpr int kChannels = BYTES / T::kBytes;
+    struct Weights {
+        float corner[4];
+    };
+    float total[kChannels];
+
+    __device__ __forceinline__ void clear() {
+#pragma unroll
+        for (int i = 0; i < kChannels; ++i) total[i] = 0.0f;
+    }
+    static __device__ __forceinline__ Weights weigh(float modulation, float fx, float fy) {
+        Weights w;
+        const float lower = modulation * fy;
+        const float upper = modulation - lower;
+        w.corner[1] = upper * fx;
+        w.corner[0] = upper - w.corner[1];
+        w.corner[3] = lower * fx;
+        w.corner[2] = lower - w.corner[3];
+        return w;
+    }
+    __device__ __forceinline__ void add(const Weights& w, const u32* v00, const u32* v01, const u32* v10,
+                                        const u32* v11, int first, int channels) {
+#pragma unroll
+        for (int i = 0; i < channels; ++i) {
+            float sum = fmaf(w.corner[0], T::get(v00, i), total[first + i]);
+            sum = fmaf(w.corner[1], T::get(v01, i), sum);
+            sum = fmaf(w.corner[2], T::get(v10, i), sum);
+            total[first + i] = fmaf(w.corner[3], T::get(v11, i), sum);
+        }
+    }
+};
+
+/// FAST, fp16 only: the four corners of a sample are combined in fp16 pairs, samples are summed in fp32.
+template <int BYTES>
+struct Sums<F16, BYTES, true> {
+    static constexpr int kChannels = BYTES / 2;
+    struct Weights {
+        u32 upper, lower;  // weights of the left and the right corner
+        float modulation;
+    };
+    float total[kChannels];
+
+    __device__ __forceinline__ void clear() {
+#pragma unroll
+        for (int i = 0; i < kChannels; ++i) total[i] = 0.0f;
+    }
+    static __device__ __forceinline__ Weights weigh(float modulation, float fx, float fy) {
+        Weights w;
+        const float upper = 1.0f - fy;
+        const float upper_right = upper * fx;
+        const float lower_right = fy * fx;
+        w.upper = pack_half(upper - upper_right, upper_right);
+        w.lower = pack_half(fy - lower_right, lower_right);
+        w.modulation = modulation;
+        return w;
+    }
+    __device__ __forceinline__ void add(const Weights& w, const u32* v00, const u32* v01, const u32* v10,
+                                        const u32* v11, int first, int channels) {
+        const u32 w00 = __byte_perm(w.upper, 0u, 0x1010), w01 = __byte_perm(w.upper, 0u, 0x3232);
+        const u32 w10 = __byte_perm(w.lower, 0u, 0x1010), w11 = __byte_perm(w.lower, 0u, 0x3232);
+#pragma unroll
+        for (int i = 0; i < channels / 2; ++i) {
+            u32 sample = half2_mul(w00, v00[i]);
+            sample = half2_fma(w01, v01[i], sample);
+            sample = half2_fma(w10, v10[i], sample);
+            sample = half2_fma(w11, v11[i], sample);
+            total[first + 2 * i] = fmaf(w.modulation, half_low(sample), total[first + 2 * i]);
+            total[first + 2 * i + 1] = fmaf(w.modulation, half_high(sample), total[first + 2 * i + 1]);
+        }
+        if (channels == 1) {
+            u32 sample = half2_mul(w00, v00[0]);
+            sample = half2_fma(w01, v01[0], sample);
+            sample = half2_fma(w10, v10[0], sample);
+            sample = half2_fma(w11, v11[0], sample);
+            total[first] = fmaf(w.modulation, half_low(sample), total[first]);
+        }
+    }
+};
+
+/// The 27 numbers of one group of a 3x3 kernel, fetched by the widest loads that their alignment allows.
+template <class O>
+struct NineTaps {
+    static constexpr bool kPairs = O::kBytes == 2;
+    static constexpr int kWords = kPairs ? 14 : 27;
+    u32 words[kWords];
+
+    /// `from` points to the first number; rows start at multiples of 4 bytes, so 16-bit groups start at 0 or 2 mod 4.
+    __device__ __forceinline__ void load(const char* from) {
+        const char* aligned = kPairs ? from - (reinterpret_cast<unsigned long long>(from) & 2u) : from;
+#pragma unroll
+        for (int i = 0; i < kWords; ++i) words[i] = __ldg(reinterpret_cast<const u32*>(aligned) + i);
+    }
+    /// Undo the misalignment of the group that starts at `from`.
+    __device__ __forceinline__ void align(const char* from) {
+        if constexpr (kPairs) {
+            const u32 selector = reinterpret_cast<unsigned long long>(from) & 2u ? 0x5432u : 0x3210u;
+#pragma unroll
+            for (int i = 0; i < kWords; ++i) {
+                words[i] = __byte_perm(words[i], words[i + 1 < kWords ? i + 1 : i], selector);
+            }
+        }
+    }
+    __device__ __forceinline__ float dx(int tap) const { return O::get(words, 2 * tap); }
+    __device__ __forceinline__ float dy(int tap) const { return O::get(words, 2 * tap + 1); }
+    __device__ __forceinline__ float modulation(int tap) const { return O::get(words, 18 + tap); }
+};
+
+/// Where the taps of one output pixel lie before offsets are added: x = left + scale*(column*dilation + dx).
+struct Grid {
+    float left, top, scale, step_x, step_y;
+};
+
+__device__ __forceinline__ Grid grid_of(const Params& p, int row, int column) {
+    const int half_w = (p.dilation_w * (p.kernel_w - 1)) >> 1;
+    const int half_h = (p.dilation_h * (p.kernel_h - 1)) >> 1;
+    Grid grid;
+    grid.scale = p.offset_scale;
+    grid.left = static_cast<float>(column * p.stride_w - p.pad_w + half_w) - p.offset_scale * half_w;
+    grid.top = static_cast<float>(row * p.stride_h - p.pad_h + half_h) - p.offset_scale * half_h;
+    grid.step_x = p.offset_scale * p.dilation_w;
+    grid.step_y = p.offset_scale * p.dilation_h;
+    return grid;
+}
+
+/// Call `visit(x, y, modulation)` for every tap of one group, in the order of the packing.
+template <class O, class Visit>
+__device__ __forceinline__ void visit_taps(const Params& p, const Grid& grid, const char* numbers, Visit visit) {
+    const int centre_w = p.kernel_w / 2, centre_h = p.kernel_h / 2;
+    const int taps = p.kernel_w * p.kernel_h - (p.remove_center ? 1 : 0);
+    const char* offset = numbers;
+    const char* modulation = numbers + 2 * taps * O::kBytes;
+    for (int i = 0; i < p.kernel_w; ++i) {
+        for (int j = 0; j < p.kernel_h; ++j) {
+            if (p.remove_center && i == centre_w && j == centre_h) continue;
+            const float x = fmaf(grid.scale, load_number<O>(offset), fmaf(static_cast<float>(i), grid.step_x, grid.left));
+            const float y =
+                fmaf(grid.scale, load_number<O>(offset + O::kBytes), fmaf(static_cast<float>(j), grid.step_y, grid.top));
+            visit(x, y, load_number<O>(modulation));
+            offset += 2 * O::kBytes;
+            modulation += O::kBytes;
+        }
+    }
+}
+
+}  // namespace dcnv4
+}  // namespace orinport

@@ -1,0 +1,264 @@
+// How a launch divides the work: which configurations exist, which of them can compute a problem, and the numbers that
+// the kernels need. Host code only; plan.py says the same in Python, and a test compares both.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "problem.h"
+
+namespace orinport {
+namespace dcnv4 {
+
+enum Kernel : int { kDirect = 0, kWhole = 1, kRing = 2 };
+
+/// One way to compute: a kernel with its compile-time and launch parameters. An extent of 0 means all of it.
+struct Configuration {
+    int kernel;
+    int bytes;         // of channels a thread; 0: one channel
+    int split;         // threads that share the taps of a pixel
+    int threads;       // of a block
+    int images;        // whole: images of a block
+    int tile_columns;  // ring: output pixels of a block
+    int tile_rows;
+    int step_rows;     // ring: output rows between two loads
+    int halo;          // ring: rows and columns staged beyond the undisturbed samples
+    int resident;      // tile: threads of a multiprocessor for which registers are allotted; 896 or 640
+};
+
+/// The device, as far as launches depend on it.
+struct Limits {
+    int shared_bytes;     // that a block may ask for (232448 on sm_90, 166912 on sm_87)
+    int multiprocessors;
+};
+
+struct Launch {
+    Division division;
+    unsigned grid_x, grid_y, block_x, block_y;
+    int shared_bytes;
+};
+
+inline int bytes_of(int type) { return type == kF32 ? 4 : type == kI8 ? 1 : 2; }
+inline int taps_of(const Params& p) { return p.kernel_h * p.kernel_w - (p.remove_center ? 1 : 0); }
+inline bool nine_taps(const Params& p) { return p.kernel_h == 3 && p.kernel_w == 3 && !p.remove_center; }
+inline int channels_of(const Params& p) { return p.groups * p.group_channels; }
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// Whether kernels exist for these types: one type for all, or fp32 or fp16 offsets with int8 or fp16 values.
+inline bool types_exist(int value, int offset, int output) {
+    if (output != value) return false;
+    if (value == offset) return value != kI8;
+    return (value == kI8 && (offset == kF16 || offset == kF32)) || (value == kF16 && offset == kF32);
+}
+
+inline Divisor divisor(unsigned value) {
+    Divisor result{0, 31, value};
+    while ((uint64_t{1} << (result.shift - 31)) < value) ++result.shift;
+    result.multiplier = static_cast<unsigned>(((uint64_t{1} << result.shift) + value - 1) / value);
+    return result;
+}
+
+constexpr Configuration kConfigurations[] = {
+    // kernel, bytes, split, threads, images, tile columns, tile rows, step rows, halo, resident
+    {kDirect, 0, 1, 128, 1, 0, 0, 0, 0, 0},      // any alignment
+    {kDirect, 8, 1, 128, 1, 0, 0, 0, 0, 0},      //
+    {kDirect, 16, 1, 64, 1, 0, 0, 0, 0, 0},      //
+    {kDirect, 16, 1, 128, 1, 0, 0, 0, 0, 0},     //
+    {kDirect, 16, 1, 256, 1, 0, 0, 0, 0, 0},     //
+    {kDirect, 32, 1, 64, 1, 0, 0, 0, 0, 0},      //
+    {kDirect, 32, 1, 128, 1, 0, 0, 0, 0, 0},     //
+    {kDirect, 16, 3, 96, 1, 0, 0, 0, 0, 0},      //
+    {kDirect, 16, 3, 192, 1, 0, 0, 0, 0, 0},     //
+    {kDirect, 32, 3, 96, 1, 0, 0, 0, 0, 0},      //
+    {kDirect, 16, 9, 288, 1, 0, 0, 0, 0, 0},     //
+    {kWhole, 32, 1, 448, 1, 0, 0, 0, 0, 896},      // 28x28: two blocks on an sm_90 multiprocessor
+    {kWhole, 32, 1, 896, 1, 0, 0, 0, 0, 896},      //
+    {kWhole, 32, 1, 160, 1, 0, 0, 0, 0, 640},      // 14x14
+    {kWhole, 32, 1, 256, 1, 0, 0, 0, 0, 896},      //
+    {kWhole, 32, 1, 416, 2, 0, 0, 0, 0, 896},      // 7x7
+    {kWhole, 32, 1, 160, 4, 0, 0, 0, 0, 640},      //
+    {kWhole, 32, 1, 416, 4, 0, 0, 0, 0, 896},      //
+    {kRing, 32, 1, 896, 1, 0, 0, 4, 4, 896},       // 56x56: an image passes through one multiprocessor
+    {kRing, 32, 1, 448, 1, 0, 28, 2, 3, 896},      //
+    {kRing, 32, 1, 448, 1, 0, 28, 2, 2, 896},      //
+    {kRing, 32, 1, 256, 1, 16, 16, 16, 3, 896},    // large images: tiles
+    {kRing, 32, 1, 256, 1, 32, 8, 8, 3, 896},      //
+    {kRing, 32, 1, 512, 1, 16, 32, 16, 3, 896},    //
+    {kRing, 32, 1, 256, 1, 16, 8, 8, 3, 896},      //
+    {kWhole, 16, 1, 448, 1, 0, 0, 0, 0, 896},      // groups of 8, 24, ... channels, and int8
+    {kWhole, 16, 1, 256, 2, 0, 0, 0, 0, 896},      //
+    {kRing, 16, 1, 448, 1, 0, 28, 2, 3, 896},      //
+    {kRing, 16, 1, 256, 1, 16, 16, 16, 3, 896},    //
+    {kWhole, 64, 1, 448, 1, 0, 0, 0, 0, 640},      // fp32
+    {kWhole, 64, 1, 160, 1, 0, 0, 0, 0, 640},      //
+    {kRing, 64, 1, 448, 1, 0, 28, 2, 3, 640},      //
+    {kRing, 64, 1, 256, 1, 16, 16, 16, 3, 640},    //
+};
+// What choose() falls back to, as ids.
+constexpr int kScalarId = 1, kNarrowId = 2, kPlainId = 4, kSplitId = 8;
+constexpr double kDirectScore = 0.4;          // a tile has to promise more than this
+constexpr int64_t kTileThreshold = 2048;      // 16-byte lanes of a multiprocessor from which tiles pay
+constexpr int64_t kSplitThreshold = 512;      // below which taps are divided over threads
+constexpr int kConfigurationCount = sizeof(kConfigurations) / sizeof(kConfigurations[0]);
+
+/// Whether vectors of `bytes` channels start at multiples of their size and lie within one group.
+inline bool vector_fits(const Params& p, int type, int bytes) {
+    const int size = bytes_of(type);
+    const int access = bytes > 16 ? 16 : bytes;
+    const auto aligned = [access](const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % access == 0; };
+    return p.group_channels * size % bytes == 0 && p.value_stride * size % access == 0 && aligned(p.value) &&
+           aligned(p.output);
+}
+
+/// Whether the rows of offset_mask can be read in words of 4 bytes.
+inline bool words_fit(const Params& p, int offset) {
+    return p.offset_stride * bytes_of(offset) % 4 == 0 && reinterpret_cast<uintptr_t>(p.offset_mask) % 4 == 0;
+}
+
+/// The kernel's unrolled form for 3x3 kernels can be used.
+inline bool unrolled(const Params& p, int offset) { return nine_taps(p) && words_fit(p, offset); }
+
+/// Whether offsets within an image need 64 bits.
+inline bool wide(const Params& p, int type) {
+    return int64_t{p.height} * p.width * p.value_stride * bytes_of(type) >= int64_t{1} << 31;
+}
+
+/// Fill `launch` for a configuration. Returns false if the configuration cannot compute the problem on this device.
+/// Needs 16-byte aligned pointers (null counts as aligned), N >= 1 and checked attributes.
+inline bool plan(const Params& p, int value, int offset, const Configuration& c, const Limits& limits, Launch* launch) {
+    const int size = bytes_of(value);
+    const int bytes = c.bytes ? c.bytes : size;
+    const int64_t queries = int64_t{p.out_height} * p.out_width;
+    const int64_t limit = int64_t{1} << 31;
+    if (bytes < size || !vector_fits(p, value, bytes)) return false;
+    Launch l{};
+    Division& d = l.division;
+    d.channels = divisor(p.group_channels);
+    d.lanes = d.columns = d.pitch = d.slots = d.queries = d.slabs = d.column_tiles = divisor(1);
+    d.images = 1;
+    d.tile_columns = p.out_width;
+    d.tile_rows = p.out_height;
+    d.step_rows = p.out_height;
+    d.ring_rows = 1;
+    if (c.kernel == kDirect) {
+        const int lanes = channels_of(p) * size / bytes;
+        if (c.split > 1 && (!unrolled(p, offset) || bytes % 4)) return false;
+        if (c.bytes == 32 && (!unrolled(p, offset) || wide(p, value))) return false;
+        if (wide(p, value) && (c.split > 1 || (c.bytes != 0 && c.bytes != 16))) return false;
+        if (queries * lanes >= limit - 1024) return false;
+        const int x = c.threads / c.split;
+        d.lanes = divisor(lanes);
+        d.columns = divisor(p.out_width);
+        l.block_x = x;
+        l.block_y = c.split;
+        l.grid_x = static_cast<unsigned>(ceil_div(queries * lanes, x));
+        l.grid_y = p.batch < 65535 ? p.batch : 65535;
+        l.shared_bytes = c.split > 1 ? c.split * (bytes / size) * (x + 8) * 4 : 0;
+        *launch = l;
+        return true;
+    }
+    // Slabs of 128 bytes; taps must lie in rising order, and sizes fit 32 bits.
+    const int row_bytes = channels_of(p) * size;
+    if (!unrolled(p, offset) || c.split > 1 || bytes < 16 || p.offset_scale < 0.0F || wide(p, value) || queries * 8 >= limit) return false;
+    if (value != kF32 && bytes > 32) return false;
+    if (value == kI8 && bytes > 16) return false;
+    const int slabs = static_cast<int>(ceil_div(row_bytes, 128));
+    d.slabs = divisor(slabs);
+    l.block_x = c.threads;
+    l.block_y = 1;
+    if (c.kernel == kWhole) {
+        const int64_t slots = int64_t{p.height + 2} * (p.width + 1) + 2;
+        const int images = c.images < p.batch ? c.images : p.batch;
+        if (slots * images * 128 > limits.shared_bytes) return false;
+        d.slots = divisor(static_cast<unsigned>(slots));
+        d.queries = divisor(static_cast<unsigned>(queries));
+        d.pitch = divisor(p.width + 1);
+        d.columns = divisor(p.out_width);
+        d.images = images;
+        l.grid_x = slabs;
+        l.grid_y = static_cast<unsigned>(ceil_div(p.batch, images));
+        l.shared_bytes = static_cast<int>(slots * images * 128);
+        if (l.grid_y > 65535) return false;
+        *launch = l;
+        return true;
+    }
+    const int columns = c.tile_columns && c.tile_columns < p.out_width ? c.tile_columns : p.out_width;
+    const int rows = c.tile_rows && c.tile_rows < p.out_height ? c.tile_rows : p.out_height;
+    const int step = c.step_rows < rows ? c.step_rows : rows;
+    const auto span = [&](int pixels, int stride, int kernel, int dilation) {
+        return static_cast<int64_t>(std::ceil((pixels - 1.0) * stride + double{p.offset_scale} * dilation * (kernel - 1))) +
+               3 + 2 * c.halo;
+    };
+    int64_t pitch = span(columns, p.stride_w, p.kernel_w, p.dilation_w);
+    if (pitch > p.width + 2) pitch = p.width + 2;
+    // The rows of one step, and those that the next one adds.
+    const int steps_rows = 2 * step < rows ? 2 * step : rows;
+    int64_t ring = span(steps_rows, p.stride_h, p.kernel_h, p.dilation_h);
+    if (ring > p.height + 2) ring = p.height + 2;
+    const int64_t shared = (ring * pitch + 2) * 128;
+    if (p.batch > 65535 || shared > limits.shared_bytes) return false;
+    const int64_t column_tiles = ceil_div(p.out_width, columns), row_tiles = ceil_div(p.out_height, rows);
+    if (column_tiles * row_tiles * slabs >= limit) return false;
+    d.pitch = divisor(static_cast<unsigned>(pitch));
+    d.columns = divisor(columns);
+    d.column_tiles = divisor(static_cast<unsigned>(column_tiles));
+    d.tile_columns = columns;
+    d.tile_rows = rows;
+    d.step_rows = step;
+    d.ring_rows = static_cast<int>(ring);
+    d.halo = c.halo;
+    l.grid_x = static_cast<unsigned>(column_tiles * row_tiles * slabs);
+    l.grid_y = p.batch;
+    l.shared_bytes = static_cast<int>(shared);
+    *launch = l;
+    return true;
+}
+
+/// Estimate of how well a tiled configuration uses the device, 0 to 1: full warps and waves, no idle channels, and
+/// few pixels staged for nothing.
+inline double tile_score(const Params& p, int value, const Configuration& c, const Limits& limits, const Launch& l) {
+    const Division& d = l.division;
+    const int lanes = 128 / c.bytes;
+    const double tasks = double(c.kernel == kWhole ? d.tile_rows : d.step_rows) * d.tile_columns * d.images * lanes;
+    const double rounds = std::ceil(tasks / c.threads);
+    const int blocks = std::min((limits.shared_bytes + 1024) / (l.shared_bytes + 1024), c.resident / c.threads);
+    if (blocks < 1) return 0.0;
+    const double waves = double(l.grid_x) * l.grid_y / (double(limits.multiprocessors) * blocks);
+    const double staged = c.kernel == kWhole ? 1.0
+                                             : double(d.pitch.value) *
+                                                   (d.tile_rows + 2.0 + 2.0 * c.halo) / (double(d.tile_columns) * d.tile_rows);
+    double score = tasks / (rounds * c.threads) * waves / std::ceil(waves) * channels_of(p) * bytes_of(value) /
+                   (d.slabs.value * 128.0) / (1.0 + 0.06 * (staged - 1.0));
+    score *= std::min(1.0, 0.4 + blocks * c.threads / 1120.0);
+    if (c.kernel == kRing) score *= c.halo >= 3 ? 0.95 : 0.85;
+    return score;
+}
+
+/// The launch plan: an id for the problem, from measurements on sm_90 and the estimate; 0 if nothing can compute it.
+inline int choose(const Params& p, int value, int offset, const Limits& limits) {
+    const int64_t threads = int64_t{p.batch} * p.out_height * p.out_width * channels_of(p) * bytes_of(value) / 16;
+    Launch l;
+    int best = 0;
+    double best_score = kDirectScore;
+    if (threads >= int64_t{limits.multiprocessors} * kTileThreshold) {
+        for (int id = 1; id <= kConfigurationCount; ++id) {
+            const Configuration& c = kConfigurations[id - 1];
+            if (c.kernel == kDirect || !plan(p, value, offset, c, limits, &l)) continue;
+            const double score = tile_score(p, value, c, limits, l);
+            if (score > best_score) {
+                best_score = score;
+                best = id;
+            }
+        }
+        if (best) return best;
+    }
+    const bool few = threads < int64_t{limits.multiprocessors} * kSplitThreshold;
+    for (const int id : {few ? kSplitId : kPlainId, kPlainId, kNarrowId, kScalarId}) {
+        if (plan(p, value, offset, kConfigurations[id - 1], limits, &l)) return id;
+    }
+    return 0;
+}
+
+}  // namespace dcnv4
+}  // namespace orinport

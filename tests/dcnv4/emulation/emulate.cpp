@@ -1,0 +1,43 @@
+// The kernels as a shared library for the tests: the launch plan and the kernels of dcnv4.cuh on a CPU.
+#define ORINPORT_EMULATE
+#include "emulate.h"
+
+#include "dcnv4.cuh"
+
+using namespace orinport::dcnv4;
+
+extern "C" {
+
+int configuration_count() { return kConfigurationCount; }
+void configuration(int id, Configuration* result) { *result = kConfigurations[id - 1]; }
+const char* check_problem(const Params* p, int value, int offset) { return check(*p, value, offset); }
+int choose_configuration(const Params* p, int value, int offset, const Limits* limits) {
+    return choose(*p, value, offset, *limits);
+}
+int plan_launch(const Params* p, int value, int offset, int id, const Limits* limits, Launch* launch) {
+    return plan(*p, value, offset, kConfigurations[id - 1], *limits, launch);
+}
+
+/// 0: computed; 1: the configuration does not fit; 2: no kernel.
+int forward(const Params* p, int value, int offset, int fast, const Configuration* c, const Limits* limits) {
+    Launch launch;
+    if (!plan(*p, value, offset, *c, *limits, &launch)) return 1;
+    const ForwardKernel kernel = find_kernel(value, offset, fast, *c, unrolled(*p, offset), wide(*p, value));
+    if (!kernel) return 2;
+    gridDim = {launch.grid_x, launch.grid_y, 1};
+    blockDim = {launch.block_x, launch.block_y, 1};
+    const bool barriers = c->kernel != kDirect || c->split > 1;
+    for (unsigned y = 0; y < launch.grid_y; ++y) {
+        for (unsigned x = 0; x < launch.grid_x; ++x) {
+            blockIdx = {x, y, 0};
+            if (barriers) {
+                std::memset(shared_memory, 0xff, launch.shared_bytes);
+                emulation::run_block([&] { kernel(*p, launch.division); });
+            } else {
+                for (threadIdx.x = 0; threadIdx.x < blockDim.x; ++threadIdx.x) kernel(*p, launch.division);
+            }
+        }
+    }
+    return 0;
+}
+}

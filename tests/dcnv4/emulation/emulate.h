@@ -1,0 +1,191 @@
+// Runs CUDA kernels as C++ on a CPU: one block at a time, one coroutine a thread, switched at barriers and shuffles.
+// Enough of CUDA for the kernels' sources to compile unchanged. Shared memory holds NaN before each block.
+#pragma once
+
+#include <ucontext.h>
+
+#include <cfenv>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#define __global__ inline
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+
+struct uint2 {
+    unsigned x, y;
+};
+struct uint4 {
+    unsigned x, y, z, w;
+};
+struct float4 {
+    float x, y, z, w;
+};
+struct dim3 {
+    unsigned x = 1, y = 1, z = 1;
+};
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+
+inline dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+inline float __int_as_float(int bits) {
+    float result;
+    std::memcpy(&result, &bits, 4);
+    return result;
+}
+inline int __float_as_int(float number) {
+    int result;
+    std::memcpy(&result, &number, 4);
+    return result;
+}
+inline float __uint_as_float(unsigned bits) { return __int_as_float(static_cast<int>(bits)); }
+inline unsigned __float_as_uint(float number) { return static_cast<unsigned>(__float_as_int(number)); }
+inline float __saturatef(float number) { return number > 0.0f ? (number < 1.0f ? number : 1.0f) : 0.0f; }
+inline int __float2int_rn(float number) { return static_cast<int>(std::nearbyint(number)); }
+inline int __ffs(int bits) { return __builtin_ffs(bits); }
+inline float __fadd_rd(float a, float b) {
+    const double sum = static_cast<double>(a) + static_cast<double>(b);
+    float rounded = static_cast<float>(sum);
+    if (static_cast<double>(rounded) > sum) rounded = std::nextafterf(rounded, -INFINITY);
+    return rounded;
+}
+inline unsigned __byte_perm(unsigned low, unsigned high, unsigned selector) {
+    const uint64_t bytes = (static_cast<uint64_t>(high) << 32) | low;
+    unsigned result = 0;
+    for (int i = 0; i < 4; ++i) result |= static_cast<unsigned>((bytes >> (8 * ((selector >> (4 * i)) & 7))) & 0xff) << (8 * i);
+    return result;
+}
+template <class T>
+T __ldg(const T* from) {
+    T result;
+    std::memcpy(&result, from, sizeof(T));
+    if (reinterpret_cast<uintptr_t>(from) % sizeof(T)) std::abort();  // a GPU would fault
+    return result;
+}
+template <class A, class B>
+auto min(A a, B b) -> decltype(a + b) {
+    return a < b ? a : b;
+}
+template <class A, class B>
+auto max(A a, B b) -> decltype(a + b) {
+    return a > b ? a : b;
+}
+template <class T>
+T atomicAdd(T* to, T number) {
+    const T before = *to;
+    *to += number;
+    return before;
+}
+inline long long __double2ll_rn(double number) { return std::llrint(number); }
+
+namespace emulation {
+struct Block {
+    ucontext_t scheduler;
+    std::vector<ucontext_t> threads;
+    std::vector<std::vector<char>> stacks;
+    std::vector<char> finished;
+    std::vector<float> exchange;
+    std::function<void()> body;
+    unsigned current = 0;
+};
+inline Block block;
+
+inline unsigned thread_number() { return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x; }
+inline void pause() { swapcontext(&block.threads[block.current], &block.scheduler); }
+inline void enter() {
+    block.body();
+    block.finished[block.current] = 1;
+}
+
+/// Run one block; all threads advance from barrier to barrier in turn.
+inline void run_block(const std::function<void()>& body) {
+    const unsigned count = blockDim.x * blockDim.y * blockDim.z;
+    block.body = body;
+    block.threads.resize(count);
+    block.finished.assign(count, 0);
+    block.exchange.assign(count + 32, 0.0f);
+    while (block.stacks.size() < count) block.stacks.emplace_back(64 * 1024);
+    for (unsigned i = 0; i < count; ++i) {
+        getcontext(&block.threads[i]);
+        block.threads[i].uc_stack.ss_sp = block.stacks[i].data();
+        block.threads[i].uc_stack.ss_size = block.stacks[i].size();
+        block.threads[i].uc_link = &block.scheduler;
+        makecontext(&block.threads[i], enter, 0);
+    }
+    for (bool running = true; running;) {
+        running = false;
+        for (unsigned i = 0; i < count; ++i) {
+            if (block.finished[i]) continue;
+            running = true;
+            block.current = i;
+            threadIdx.x = i % blockDim.x;
+            threadIdx.y = i / blockDim.x;
+            swapcontext(&block.scheduler, &block.threads[i]);
+        }
+    }
+}
+}  // namespace emulation
+
+inline void __syncthreads() {
+    const dim3 mine = threadIdx;
+    emulation::pause();
+    threadIdx = mine;
+}
+inline float __shfl_xor_sync(unsigned, float number, int mask) {
+    const dim3 mine = threadIdx;
+    const unsigned me = emulation::thread_number();
+    emulation::block.exchange[me] = number;
+    emulation::pause();
+    const float other = emulation::block.exchange[me ^ static_cast<unsigned>(mask)];
+    emulation::pause();
+    threadIdx = mine;
+    return other;
+}
+
+namespace orinport {
+namespace dcnv4 {
+
+using u32 = unsigned int;
+
+alignas(128) inline uint4 shared_memory[232448 / 16];
+
+inline float half_low(u32 word) { return static_cast<float>(__builtin_bit_cast(_Float16, static_cast<uint16_t>(word))); }
+inline float half_high(u32 word) { return half_low(word >> 16); }
+inline u32 pack_half(float low, float high) {
+    const auto bits = [](float f) { return static_cast<u32>(__builtin_bit_cast(uint16_t, static_cast<_Float16>(f))); };
+    return bits(low) | bits(high) << 16;
+}
+inline u32 pack_bfloat(float low, float high) {
+    const auto bits = [](float f) {
+        const u32 word = __float_as_uint(f);
+        if (f != f) return 0x7fffu;
+        return (word + 0x7fffu + ((word >> 16) & 1u)) >> 16;
+    };
+    return bits(low) | bits(high) << 16;
+}
+inline u32 half2_fma(u32 a, u32 b, u32 c) {
+    // The product of two fp16 numbers is exact in fp64, and so is the sum up to one rounding far below fp16's.
+    const auto fma16 = [](float x, float y, float z) {
+        return static_cast<float>(static_cast<_Float16>(static_cast<double>(x) * y + z));
+    };
+    return pack_half(fma16(half_low(a), half_low(b), half_low(c)), fma16(half_high(a), half_high(b), half_high(c)));
+}
+inline u32 half2_mul(u32 a, u32 b) { return half2_fma(a, b, 0x80008000u); }
+inline void copy_async(void* shared, const void* global, bool valid) {
+    if (reinterpret_cast<uintptr_t>(global) % 16) std::abort();
+    if (valid) {
+        std::memcpy(shared, global, 16);
+    } else {
+        std::memset(shared, 0, 16);
+    }
+}
+inline void copy_async_wait() {}
+
+}  // namespace dcnv4
+}  // namespace orinport

@@ -1,0 +1,301 @@
+"""The CUDA kernels, compiled as C++ and run thread by thread on the CPU, against the float64 reference."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from dataclasses import astuple
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import orinport.dcnv4
+from orinport.dcnv4 import Geometry, reference
+from orinport.dcnv4.cuda_plan import (
+    CONFIGURATIONS,
+    Configuration,
+    ElementType,
+    Kernel,
+    Limits,
+    Params,
+    choose,
+    make_params,
+    plan,
+)
+
+KERNELS = Path(orinport.dcnv4.__file__).parent / "kernels"
+EMULATION = Path(__file__).parent / "emulation"
+HOPPER = Limits(shared_bytes=232448, multiprocessors=132)
+ORIN = Limits(shared_bytes=166912, multiprocessors=16)
+F32, F16, BF16, I8 = ElementType.F32, ElementType.F16, ElementType.BF16, ElementType.I8
+NUMPY = {F32: np.float32, F16: np.float16, I8: np.int8}
+
+
+class CConfiguration(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_int)
+        for name in ("kernel", "bytes", "split", "threads", "images", "tile_columns", "tile_rows", "step_rows", "halo")
+    ] + [("resident", ctypes.c_int)]
+
+
+class CLimits(ctypes.Structure):
+    _fields_ = [("shared_bytes", ctypes.c_int), ("multiprocessors", ctypes.c_int)]
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory):
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("g++ is not installed")
+    path = tmp_path_factory.mktemp("emulation") / "emulation.so"
+    command = [compiler, "-std=c++20", "-O1", "-shared", "-fPIC", "-Wno-unknown-pragmas", f"-I{KERNELS}"]
+    command += [f"-I{EMULATION}", str(EMULATION / "emulate.cpp"), "-o", str(path)]
+    built = subprocess.run(command, capture_output=True, text=True)
+    if built.returncode:
+        if "_Float16" in built.stderr or "c++20" in built.stderr:
+            pytest.skip("g++ is too old for _Float16 and C++20")
+        raise AssertionError(built.stderr)
+    loaded = ctypes.CDLL(str(path))
+    loaded.check_problem.restype = ctypes.c_char_p
+    return loaded
+
+
+def c_configuration(c: Configuration) -> CConfiguration:
+    return CConfiguration(*(int(field) for field in astuple(c)))
+
+
+def draw(geometry, shape, value_type, offset_type, seed, fused=False, sigma=1.0):
+    """Random tensors with NaN in the padding of offset_mask: (value, offset_mask, both in one or None)."""
+    rng = np.random.default_rng(seed)
+    batch, height, width = shape
+    rows, columns = geometry.output_size(height, width)
+    if value_type is I8:
+        value = rng.integers(-128, 128, (batch, height, width, geometry.channels)).astype(np.int8)
+    else:
+        value = rng.standard_normal((batch, height, width, geometry.channels)).astype(NUMPY[value_type])
+    vectors = (sigma * rng.standard_normal((batch, rows, columns, geometry.width))).astype(NUMPY[offset_type])
+    vectors[..., geometry.used_width :] = np.nan
+    return value, vectors, np.concatenate([value, vectors], axis=-1) if fused else None
+
+
+def compute(library, geometry, value, vectors, fused, value_type, offset_type, c, fast=False, scale=1.0):
+    """Output of one configuration, or None if it cannot compute the problem."""
+    batch, height, width, channels = value.shape
+    _, rows, columns, numbers = vectors.shape
+    guard = 4096
+    buffer = np.full(batch * rows * columns * channels * value.itemsize + 2 * guard, 0xA5, np.uint8)
+    start = guard + (-(buffer.ctypes.data + guard)) % 16
+    addresses = (value.ctypes.data, vectors.ctypes.data)
+    strides = (channels, numbers)
+    if fused is not None:
+        addresses = (fused.ctypes.data, fused.ctypes.data + channels * value.itemsize)
+        strides = (channels + numbers, channels + numbers)
+    p = make_params(
+        geometry,
+        (batch, height, width),
+        (rows, columns),
+        strides,
+        (*addresses, buffer.ctypes.data + start),
+        scale,
+    )
+    assert library.check_problem(ctypes.byref(p), value_type, offset_type) is None
+    status = library.forward(
+        ctypes.byref(p),
+        value_type,
+        offset_type,
+        fast,
+        ctypes.byref(c_configuration(c)),
+        ctypes.byref(CLimits(232448, 132)),
+    )
+    fits = plan(p, value_type, offset_type, c, HOPPER) is not None
+    assert fits == (status != 1), "plan.h and cuda_plan.py disagree"
+    if status == 1:
+        return None
+    assert status == 0
+    size = value.nbytes // (height * width) * rows * columns
+    assert (buffer[:start] == 0xA5).all()
+    assert (buffer[start + size :] == 0xA5).all()
+    return buffer[start : start + size].view(value.dtype).reshape(batch, rows, columns, channels)
+
+
+def keywords(geometry):
+    return {name: getattr(geometry, name) for name in Geometry.__dataclass_fields__}
+
+
+def error(output, expected):
+    output, expected = output.astype(np.float64), expected.astype(np.float64)
+    assert np.isfinite(output).all()
+    return np.linalg.norm(output - expected) / np.linalg.norm(expected)
+
+
+ODD = (
+    Configuration(Kernel.WHOLE, 32, threads=64, images=3, resident=640),
+    Configuration(Kernel.RING, 32, threads=64, step_rows=1, halo=0, resident=896),
+    Configuration(Kernel.RING, 16, threads=64, tile_columns=3, tile_rows=4, step_rows=2, halo=1, resident=896),
+    Configuration(Kernel.RING, 64, threads=96, tile_columns=5, step_rows=2, halo=1, resident=640),
+)
+"""Small windows, so that samples leave them."""
+
+
+@pytest.mark.parametrize("c", (*CONFIGURATIONS, *ODD), ids=str)
+@pytest.mark.parametrize(("value_type", "offset_type"), [(F32, F32), (F16, F16), (I8, F16)], ids=["f32", "f16", "i8"])
+def test_every_configuration(library, c, value_type, offset_type):
+    computed = 0
+    for seed, (geometry, shape, fused, sigma) in enumerate(
+        [
+            (Geometry(4, 16), (2, 7, 9), False, 1.0),
+            (Geometry(5, 16, offset_scale=0.5), (3, 5, 4), False, 4.0),
+            (Geometry(2, 32, stride=(2, 1), padding=(1, 2), dilation=(1, 2), offset_scale=2.0), (2, 8, 7), False, 1.0),
+            (Geometry(8, 16), (1, 6, 5), value_type is offset_type, 2.0),
+            (Geometry(1, 64), (1, 1, 13), False, 1.0),
+        ]
+    ):
+        value, vectors, both = draw(geometry, shape, value_type, offset_type, seed, fused, sigma)
+        scale = 1 / 40 if value_type is I8 else 1.0
+        output = compute(library, geometry, value, vectors, both, value_type, offset_type, c, scale=scale)
+        if output is None:
+            continue
+        computed += 1
+        expected = reference(value, vectors, **keywords(geometry)) * scale
+        if value_type is I8:
+            expected = np.clip(np.rint(expected), -128, 127)
+            assert np.abs(output - expected).max() <= 1
+            assert (output != expected).mean() < 0.01
+        else:
+            assert error(output, expected) < (3e-4 if value_type is F16 else 5e-7)
+    if value_type is F16 and c.bytes <= 32:
+        assert computed
+
+
+@pytest.mark.parametrize("c", [CONFIGURATIONS[i] for i in (3, 6, 7, 10, 11, 16, 18, 21)], ids=str)
+def test_fast_interpolation(library, c):
+    geometry = Geometry(4, 16)
+    value, vectors, _ = draw(geometry, (4, 12, 12), F16, F16, 3)
+    output = compute(library, geometry, value, vectors, None, F16, F16, c, fast=True)
+    assert 2e-4 < error(output, reference(value, vectors, **keywords(geometry))) < 5e-4
+
+
+GEOMETRIES = [
+    Geometry(2, 8, remove_center=True),
+    Geometry(3, 4, kernel=(1, 1), padding=(0, 0)),
+    Geometry(2, 5, kernel=(3, 5), padding=(1, 2)),
+    Geometry(1, 16, kernel=(5, 5), padding=(2, 2), offset_scale=0.7),
+    Geometry(2, 16, kernel=(2, 2), padding=(0, 1), remove_center=True, stride=(1, 2)),
+    Geometry(3, 24, dilation=(2, 1), padding=(2, 1)),
+    Geometry(2, 3, offset_scale=-1.5),
+]
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
+def test_general_attributes(library, geometry):
+    value, vectors, _ = draw(geometry, (2, 6, 8), F32, F32, 5)
+    expected = reference(value, vectors, **keywords(geometry))
+    computed = 0
+    for c in CONFIGURATIONS:
+        output = compute(library, geometry, value, vectors, None, F32, F32, c)
+        if output is not None:
+            computed += 1
+            assert error(output, expected) < 2e-6
+    assert computed
+
+
+@pytest.mark.parametrize("c", [CONFIGURATIONS[i] for i in (3, 7, 11, 17, 18, 21)], ids=str)
+def test_borders_and_odd_coordinates(library, c):
+    """Samples on, just inside and just outside of every border; infinities and NaN contribute nothing."""
+    geometry = Geometry(4, 16)
+    height = width = 6
+    value, vectors, _ = draw(geometry, (1, height, width), F16, F16, 7)
+    eps = 2.0**-9
+    targets = [
+        -1,
+        -1 + eps,
+        -0.5,
+        0,
+        width - 1,
+        width - 0.5,
+        width - eps,
+        width,
+        width + 1,
+        -7,
+        np.inf,
+        -np.inf,
+        np.nan,
+    ]
+    slices = vectors[..., : geometry.used_width].reshape(1, height, width, 4, 27)
+    rng = np.random.default_rng(1)
+    for tap in range(9):
+        i, j = divmod(tap, 3)
+        for axis, (base, step) in enumerate(
+            ((np.arange(width)[None, :, None], i), (np.arange(height)[:, None, None], j))
+        ):
+            chosen = rng.choice(targets, (height, width, 4))
+            slices[0, ..., 2 * tap + axis] = (chosen - (base - 1 + step)).astype(np.float16)
+    vectors[..., : geometry.used_width] = slices.reshape(1, height, width, -1)
+    output = compute(library, geometry, value, vectors, None, F16, F16, c)
+    expected = reference(value, vectors, **keywords(geometry))
+    assert error(output, expected) < 3e-4
+
+
+@pytest.mark.parametrize("c", [CONFIGURATIONS[i] for i in (6, 16, 18)], ids=str)
+def test_pixels_that_are_not_sampled_do_not_matter(library, c):
+    """NaN in a pixel reaches only the outputs that sample it, also from behind the borders."""
+    geometry = Geometry(4, 16)
+    value, vectors, _ = draw(geometry, (1, 6, 6), F16, F16, 8)
+    vectors[..., : geometry.used_width] = 0
+    slices = vectors[..., : geometry.used_width].reshape(1, 6, 6, 4, 27)
+    slices[..., 18:] = 1
+    slices[..., 0:18] = 0.25
+    slices[0, 5, 5, :, 0:18] = 30
+    vectors[..., : geometry.used_width] = slices.reshape(1, 6, 6, -1)
+    value[0, 0, 0] = np.nan
+    output = compute(library, geometry, value, vectors, None, F16, F16, c)
+    with np.errstate(invalid="ignore"):
+        expected = reference(value, vectors, **keywords(geometry))
+    assert (np.isnan(output) == np.isnan(expected)).all()
+    assert (output[0, 5, 5] == 0).all()
+
+
+def test_plans_agree(library):
+    """plan.h and cuda_plan.py: the same configurations, launches and choices."""
+    assert library.configuration_count() == len(CONFIGURATIONS)
+    for number, c in enumerate(CONFIGURATIONS, 1):
+        theirs = CConfiguration()
+        library.configuration(number, ctypes.byref(theirs))
+        assert bytes(theirs) == bytes(c_configuration(c)), c
+    rng = np.random.default_rng(0)
+    chosen = set()
+    for _ in range(300):
+        geometry = Geometry(
+            int(rng.integers(1, 40)),
+            int(rng.choice([4, 8, 16, 20, 32, 64])),
+            kernel=tuple(int(k) for k in rng.choice([(3, 3), (3, 3), (3, 3), (5, 5)])),
+            stride=tuple(int(s) for s in rng.integers(1, 3, 2)),
+            offset_scale=float(rng.choice([1.0, 0.5, 2.0, 0.7])),
+        )
+        size = tuple(int(n) for n in rng.integers(5, 200, 2))
+        batch = int(rng.choice([1, 2, 64, 128, 300]))
+        kinds = [(F32, F32), (F16, F16), (F16, F32), (I8, F16), (BF16, BF16)][int(rng.integers(5))]
+        p = make_params(geometry, (batch, *size), geometry.output_size(*size), (geometry.channels, geometry.width))
+        for limits in (HOPPER, ORIN):
+            theirs = CLimits(limits.shared_bytes, limits.multiprocessors)
+            best = choose(p, *kinds, limits)
+            assert best == library.choose_configuration(ctypes.byref(p), *kinds, ctypes.byref(theirs))
+            assert best
+            chosen.add(best)
+            for number, c in enumerate(CONFIGURATIONS, 1):
+                mine = plan(p, *kinds, c, limits)
+                launch = ctypes.create_string_buffer(256)
+                fits = library.plan_launch(ctypes.byref(p), *kinds, number, ctypes.byref(theirs), launch)
+                assert bool(fits) == (mine is not None)
+                if mine is None:
+                    continue
+                assert launch.raw[: ctypes.sizeof(mine.division)] == bytes(mine.division)
+                tail = (ctypes.c_uint32 * 5).from_buffer(launch, ctypes.sizeof(mine.division))
+                assert tuple(tail) == (*mine.grid, *mine.block, mine.shared_bytes)
+    assert len(chosen) > 5
+
+
+def test_params_size():
+    assert ctypes.sizeof(Params) == 3 * 8 + 20 * 4
