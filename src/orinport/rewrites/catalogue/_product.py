@@ -8,13 +8,13 @@ nothing has to be flattened.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from orinport.rewrites.builder import RefusedError
 from orinport.rewrites.catalogue._movers import chain_into
+from orinport.rewrites.limits import fits_buffer
 from orinport.rewrites.shuffle import Shuffle
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def positions(count: int, channels: int, context: RewriteContext) -> tuple[int, 
     fits = [
         width
         for width in _divisors(count)
-        if width <= limit and count // width <= limit and _banks(channels, width, context) <= _most_banks(context)
+        if width <= limit and count // width <= limit and fits_buffer(context, channels, width)
     ]
     if not fits:
         raise RefusedError(f"{count} positions do not divide into H x W within the DLA's limit of {limit}")
@@ -191,20 +191,3 @@ def positions(count: int, channels: int, context: RewriteContext) -> tuple[int, 
 def _divisors(number: int) -> list[int]:
     small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
     return sorted({*small, *(number // d for d in small)})
-
-
-def _banks(channels: int, width: int, context: RewriteContext) -> int:
-    """Banks of the convolution buffer that one row and one kernel of a 1x1 convolution take (row C10a)."""
-
-    def number(key: str) -> int:
-        return int(context.limit("C10a", key))
-
-    row = channels * int(context.limit("C10a", "element_bytes")[context.precision.value])
-    entries = ceil(ceil(row / number("atom_bytes")) * width / number("atoms_per_entry"))
-    align = number("weight_alignment_bytes")
-    kernel = ceil(ceil(row / align) * align / number("bank_bytes"))
-    return kernel + ceil(entries / number("entries_per_bank"))
-
-
-def _most_banks(context: RewriteContext) -> int:
-    return int(context.limit("CF05", "warn_from")) - 1

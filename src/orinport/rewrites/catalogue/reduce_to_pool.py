@@ -3,7 +3,8 @@
 ## What it does
 GlobalAveragePool, GlobalMaxPool, and ReduceMean or ReduceMax over the spatial dimensions become average or max pools. A
 window above the DLA's limit becomes a chain of pools whose windows multiply to it; where a mean has no such chain
-(13 x 13, 17 x 17), a depthwise convolution with the weights 1 / (H W), in steps if the window is above its limit.
+(13 x 13, 17 x 17), a depthwise convolution with the weights 1 / (H W), or, where that does not fit the convolution
+buffer, pools that count zeros at the end, and a constant that corrects the count.
 
 ## Why
 The parser makes a reduction of them, and the DLA takes none (AVG), or only with newer software (MAX).
@@ -19,7 +20,7 @@ pools: 3 to 5); integers.
 exact: the same mean in another order of summation; the maximum bit-equal.
 
 ## Source
-Rows P02, P04, P08, P09, C02a, C04, C07, Q01c and Q01e of the acceptance catalogue.
+Rows P02, P03a, P08, P09, C02a, C07, C10a, Q01c and Q01e of the acceptance catalogue.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orinport.rewrites.catalogue._movers import absorb
+from orinport.rewrites.limits import fits_buffer
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 from orinport.rewrites.shuffle import Shuffle
 
@@ -119,7 +121,11 @@ def _mean(value: ir.Value, window: tuple[int, int], builder: Builder) -> ir.Valu
     limit = builder.context.limit("P02", "max")
     parts = [_factors(size, limit) for size in window]
     if parts[0] is None or parts[1] is None:
-        return _mean_by_convolution(value, window, builder)
+        _, channels, _, width = builder.shape(value)
+        reach = builder.context.limit("C02a", "max")
+        if max(window) <= reach and fits_buffer(builder.context, channels, width, window):
+            return _depthwise(value, window, builder)
+        return _mean_with_zeros(value, window, builder)
     length = max(len(parts[0]), len(parts[1]), 1)
     stages = [(*part, *[1] * (length - len(part))) for part in parts if part is not None]
     for kernel in zip(*stages, strict=True):
@@ -140,41 +146,46 @@ def _factors(size: int, limit: int) -> tuple[int, ...] | None:
     return tuple(found)
 
 
-def _mean_by_convolution(value: ir.Value, window: tuple[int, int], builder: Builder) -> ir.Value:
-    """Depthwise convolutions: partial sums in steps of the largest stride, zeros at the end, then the rest."""
-    context = builder.context
-    reach, step = context.limit("C02a", "max"), context.limit("C04", "max")
-    weight = 1.0 / prod(window)
+def _mean_with_zeros(value: ir.Value, window: tuple[int, int], builder: Builder) -> ir.Value:
+    """Pools that count zeros at the end, and a constant that takes the zeros out of the count again."""
+    limit = builder.context.limit("P02", "max")
     height, width = window
-    while height > reach or width > reach:
-        kernel = (step if height > reach else 1, step if width > reach else 1)
+    counted = 1
+    while (height, width) != (1, 1):
+        kernel = (_window(height, limit), _window(width, limit))
         after = (ceil(height / kernel[0]), ceil(width / kernel[1]))
         pads = (after[0] * kernel[0] - height, after[1] * kernel[1] - width)
-        value = _depthwise(value, kernel, kernel, pads, weight, builder)
-        height, width, weight = *after, 1.0
-    return _depthwise(value, (height, width), (1, 1), (0, 0), weight, builder)
+        value = _pool(value, "AveragePool", kernel, pads, builder)
+        counted *= kernel[0] * kernel[1]
+        height, width = after
+    factor = np.full((1, builder.shape(value)[1], 1, 1), counted / prod(window), builder.numpy_dtype(value))
+    return builder.op("Mul", value, builder.constant(factor, "count"))
 
 
-def _depthwise(
-    value: ir.Value,
-    kernel: tuple[int, int],
-    strides: tuple[int, int],
-    pads: tuple[int, int],
-    weight: float,
-    builder: Builder,
-) -> ir.Value:
+def _window(size: int, limit: int) -> int:
+    """The window that leads to 1 in as few pools as can be, with the fewest zeros."""
+    if size <= limit:
+        return size
+    pools = 1
+    while limit**pools < size:
+        pools += 1
+    good = [k for k in range(2, limit + 1) if ceil(size / k) <= limit ** (pools - 1)]
+    return min(good, key=lambda k: (ceil(size / k) * k - size, -k))
+
+
+def _depthwise(value: ir.Value, window: tuple[int, int], builder: Builder) -> ir.Value:
     n, c, h, w = builder.shape(value)
-    weights = builder.constant(np.full((c, 1, *kernel), weight, builder.numpy_dtype(value)), "mean")
+    weights = np.full((c, 1, *window), 1.0 / prod(window), builder.numpy_dtype(value))
     return builder.op(
         "Conv",
         value,
-        weights,
-        kernel_shape=list(kernel),
-        strides=list(strides),
-        pads=[0, 0, *pads],
+        builder.constant(weights, "mean"),
+        kernel_shape=list(window),
+        strides=[1, 1],
+        pads=[0, 0, 0, 0],
         dilations=[1, 1],
         group=c,
-        shape=(n, c, (h + pads[0] - kernel[0]) // strides[0] + 1, (w + pads[1] - kernel[1]) // strides[1] + 1),
+        shape=(n, c, h - window[0] + 1, w - window[1] + 1),
         dtype=builder.context.dtype(value),
     )
 
