@@ -214,7 +214,7 @@ def _tensor_values(rng: random.Random, proto: onnx.ModelProto) -> None:
     tensors += [a.t for n in proto.graph.node for a in n.attribute if a.t.data_type == onnx.TensorProto.INT64]
     if tensors:
         tensor = rng.choice(tensors)
-        values = onnx.numpy_helper.to_array(tensor).copy().reshape(-1)
+        values = np.frombuffer(tensor.raw_data, np.int64).copy() if tensor.raw_data else np.array(tensor.int64_data)
         if values.size:
             values[rng.randrange(values.size)] = rng.choice(HUGE)
             tensor.ClearField("int64_data")

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluate", "foldable"]
 
-Arrays = "Sequence[np.ndarray | None]"
 _UNBOUNDED = frozenset({"NonZero", "Compress"})
 
 
@@ -103,8 +102,12 @@ def _cast(node: ir.Node, inputs: Sequence[Any]) -> Any:
     return inputs[0].astype(target)
 
 
-def _cast_like(_node: ir.Node, inputs: Sequence[Any]) -> Any:
-    return inputs[0].astype(inputs[1].dtype)
+def _cast_like(node: ir.Node, inputs: Sequence[Any]) -> Any:
+    """Only the type of the second input counts, and inference has given it to the output."""
+    dtype = node.outputs[0].dtype
+    if dtype is None:
+        raise ValueError("the type to cast to is unknown")
+    return inputs[0].astype(dtype.numpy())
 
 
 def _concat(node: ir.Node, inputs: Sequence[Any]) -> Any:

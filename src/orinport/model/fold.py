@@ -53,10 +53,11 @@ class Folder:
         if node.op_type in ("Shape", "Size"):
             self._fold_shape(node)
             return
-        for value in node.inputs:
+        read = node.inputs[:1] if node.op_type == "CastLike" else node.inputs
+        for value in read:
             if value is not None and value.const_value is None:
                 return
-        if not node.inputs or not foldable(node):
+        if not read or not foldable(node):
             return
         if node.op_type == "Identity" and node.outputs[0] not in self._outputs:
             self._bypass(node)

@@ -167,6 +167,8 @@ def transpose(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
             raise Refused("The rank of the input is unknown.")
         order = tuple(reversed(range(len(operand.shape))))
     order = tuple(axis_of(axis, len(order)) for axis in order)
+    if sorted(order) != list(range(len(order))) or len(order) != len(operand.shape or order):
+        raise Refused("Its permutation does not fit its input.")
     if operand.shape is not None and len(operand.shape) > 8:
         raise Refused(f"Rank {len(operand.shape)}; TensorRT has at most 8 dimensions.")
     return [transpose_to(net, net.tensor(operand), order)]
