@@ -12,7 +12,7 @@ from pathlib import Path
 
 from orinport.rewrites import all_rewrites
 from orinport.rules.catalogue import rules
-from orinport.rules.explain import page
+from orinport.rules.pages import page
 from orinport.targets.catalogue import catalogue_rows, rows_elsewhere
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from orinport.rules.engine import RuleReport, check_layers
-    from orinport.rules.explain import explain, titles
+    from orinport.rules.pages import explain, titles
 
 __all__ = ["RuleReport", "check_layers", "explain", "titles"]
 
 _HOMES = {
     "RuleReport": "orinport.rules.engine",
     "check_layers": "orinport.rules.engine",
-    "explain": "orinport.rules.explain",
-    "titles": "orinport.rules.explain",
+    "explain": "orinport.rules.pages",
+    "titles": "orinport.rules.pages",
 }
 
 
