@@ -1,0 +1,339 @@
+"""The portable form: DCNv4 as standard ONNX operators, and back.
+
+    DCNv4_Plugin(value, offset_mask) <-> ReduceSum(GridSample(value, grid) * masks)
+
+All taps of a pixel become columns of one sampling grid: value (N, H, W, G*D) is seen as N*G images of D channels, the
+grid has Ho*Wo rows and K columns. ONNX Runtime runs it and TensorRT builds it without any plugin. The batch may be
+dynamic, height and width must be known. Half types are sampled in float32 and rounded once.
+
+Coordinates are clipped to eight image sizes, which changes no result (all of it lies outside) but keeps infinite
+offsets from becoming NaN. A NaN offset gives whatever the runtime's GridSample and Clip make of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx_ir as ir
+
+from orinport.dcnv4.arguments import Geometry
+from orinport.dcnv4.node import FUSED, PLAIN, is_node, make_node, node_geometry
+from orinport.errors import OrinportError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["LOWEST_OPSET", "Names", "to_plugin", "to_portable"]
+
+LOWEST_OPSET = 16
+"""The first operator set with GridSample."""
+_LINEAR_FROM = 20
+"""From this operator set on, the mode is called linear, before it bilinear."""
+_BOUND = 8.0
+_WORK_TYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
+_HALF_TYPES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+
+
+class Names:
+    """Names that nothing in a model has, subgraphs included."""
+
+    def __init__(self, model: ir.Model) -> None:
+        self._taken: set[str] = set()
+        for graph in (model.graph, *model.graph.subgraphs()):
+            values = [*graph.inputs, *graph.initializers.values(), *(v for node in graph for v in node.outputs)]
+            self._taken.update(value.name for value in values if value.name)
+            self._taken.update(node.name for node in graph if node.name)
+
+    def unique(self, base: str) -> str:
+        """`base`, or `base_1`, `base_2`, ... where it is taken."""
+        name, number = base, 0
+        while name in self._taken:
+            number += 1
+            name = f"{base}_{number}"
+        self._taken.add(name)
+        return name
+
+
+def to_portable(model: ir.Model) -> int:
+    """Replace every DCNv4 node of `model`, in place; gives their number.
+
+    Raises OrinportError, before anything is changed, if a node is inconsistent or its height, width or type is not
+    known, or if the operator set is older than GridSample.
+    """
+    nodes = [node for node in model.graph if is_node(node)]
+    opset = model.graph.opset_imports.get("", 1)
+    if nodes and opset < LOWEST_OPSET:
+        raise OrinportError(
+            f"The portable form needs opset {LOWEST_OPSET}, and the network has {opset}.", "Convert the network first."
+        )
+    sites = [_Site.of(node) for node in nodes]
+    names = Names(model)
+    for site in sites:
+        body = _Body(site.node, names)
+        output = _expand(site, body, opset)
+        _replace(site.node, body.nodes, output, names)
+    if nodes:
+        _forget_domain(model)
+    return len(nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """One node with all that its portable form depends on."""
+
+    node: ir.Node
+    geometry: Geometry
+    size: tuple[int, int]
+    output: tuple[int, int]
+    width: int
+    dtype: ir.DataType
+
+    @classmethod
+    def of(cls, node: ir.Node) -> _Site:
+        label = f"The {node.op_type} {node.name or node.outputs[0].name!r}"
+        geometry = node_geometry(node)
+        shapes = [_known(value, label) for value in node.inputs]
+        wanted = 1 if node.op_type == FUSED else 2
+        if len(shapes) != wanted:
+            raise OrinportError(f"{label} has {len(shapes)} inputs, not {wanted}.")
+        try:
+            if node.op_type == FUSED:
+                _, rows, columns, width = geometry.check_fused(shapes[0])
+            else:
+                _, rows, columns, width = geometry.check(*shapes)
+        except OrinportError as error:
+            raise OrinportError(f"{label} cannot be: {error.message}") from error
+        first = node.inputs[0]
+        dtype = None if first is None else first.dtype
+        if dtype not in (*_WORK_TYPES, *_HALF_TYPES) or dtype is None:
+            raise OrinportError(f"{label} has inputs of type {dtype.name if dtype else 'unknown'}.")
+        if any(value is not None and value.dtype not in (dtype, None) for value in node.inputs):
+            raise OrinportError(f"{label} has inputs of different types.")
+        return cls(node, geometry, (shapes[0][1], shapes[0][2]), (rows, columns), width, dtype)
+
+
+def _known(value: ir.Value | None, label: str) -> tuple[int, ...]:
+    """The shape, with 1 for a batch that is not known by number."""
+    if value is None or value.shape is None or len(value.shape) != 4:
+        raise OrinportError(
+            f"{label} has an input whose shape is not known or not of rank 4.", "Give the shapes of the inputs."
+        )
+    batch, *rest = value.shape
+    if not all(isinstance(dim, int) for dim in rest):
+        raise OrinportError(f"{label} needs a known height and width.", "Give the shapes of the inputs.")
+    return (batch if isinstance(batch, int) else 1, *(int(dim) for dim in rest))  # type: ignore[arg-type]
+
+
+class _Body:
+    """Makes the nodes of one portable form, named after the node that they replace."""
+
+    def __init__(self, origin: ir.Node, names: Names) -> None:
+        self.nodes: list[ir.Node] = []
+        self._graph = origin.graph
+        self._names = names
+        self._base = origin.name or origin.outputs[0].name or origin.op_type
+        self._metadata = dict(origin.metadata_props)
+
+    def op(
+        self, op_type: str, inputs: Sequence[ir.Value], shape: Sequence[Any], dtype: ir.DataType, **attributes: Any
+    ) -> ir.Value:
+        """One node with one output."""
+        return self.ops(op_type, inputs, [shape], dtype, **attributes)[0]
+
+    def ops(
+        self,
+        op_type: str,
+        inputs: Sequence[ir.Value],
+        shapes: Sequence[Sequence[Any]],
+        dtype: ir.DataType,
+        **attributes: Any,
+    ) -> Sequence[ir.Value]:
+        """One node with an output for each of `shapes`."""
+        name = self._names.unique(f"{self._base}/{op_type}")
+        node = ir.Node(
+            "",
+            op_type,
+            inputs,
+            ir.convenience.convert_attributes(attributes),
+            num_outputs=len(shapes),
+            name=name,
+            metadata_props=dict(self._metadata),
+        )
+        for value, shape in zip(node.outputs, shapes, strict=True):
+            value.name = self._names.unique(f"{name}_output")
+            value.shape, value.type = ir.Shape(shape), ir.TensorType(dtype)
+        self.nodes.append(node)
+        return node.outputs
+
+    def constant(self, array: NDArray[Any], name: str) -> ir.Value:
+        """A new initializer."""
+        full = self._names.unique(f"{self._base}/{name}")
+        tensor = ir.tensor(array, name=full)
+        value = ir.Value(name=full, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor)
+        assert isinstance(self._graph, ir.Graph)
+        self._graph.register_initializer(value)
+        return value
+
+    def reshape(self, value: ir.Value, numbers: Sequence[int], shape: Sequence[Any]) -> ir.Value:
+        """`value` with the dimensions `numbers`, one of which is -1; `shape` is what that means."""
+        assert value.dtype is not None
+        return self.op("Reshape", [value, self.ints(numbers)], shape, value.dtype)
+
+    def ints(self, numbers: Sequence[int]) -> ir.Value:
+        return self.constant(np.asarray(numbers, np.int64), "shape")
+
+    def slice(self, value: ir.Value, start: int, end: int) -> ir.Value:
+        """Numbers start .. end of the last dimension."""
+        assert value.shape is not None
+        assert value.dtype is not None
+        bounds = [self.ints([number]) for number in (start, end, len(value.shape) - 1)]
+        return self.op("Slice", [value, *bounds], [*value.shape[:-1], end - start], value.dtype)
+
+
+def _expand(site: _Site, body: _Body, opset: int) -> ir.Value:
+    """The nodes of the portable form; gives its output (N, Ho, Wo, G*D)."""
+    g, (height, width), (rows, columns) = site.geometry, site.size, site.output
+    group, depth, taps, pixels = g.group, g.group_channels, g.taps, rows * columns
+    value, vectors = _inputs(site, body)
+    assert value.shape is not None
+    batch = value.shape[0]
+    images = batch * group if isinstance(batch, int) else None
+    work = value.dtype
+    assert work is not None
+    value = body.op("Transpose", [value], [batch, g.channels, height, width], work, perm=[0, 3, 1, 2])
+    value = body.reshape(value, [-1, depth, height, width], [images, depth, height, width])
+    if site.width != g.used_width:
+        vectors = body.slice(vectors, 0, g.used_width)
+    vectors = body.reshape(vectors, [-1, pixels, group, 3 * taps], [batch, pixels, group, 3 * taps])
+    vectors = body.op("Transpose", [vectors], [batch, group, pixels, 3 * taps], work, perm=[0, 2, 1, 3])
+    offsets, masks = body.ops(
+        "Split",
+        [vectors, body.ints([2 * taps, taps])],
+        [[batch, group, pixels, 2 * taps], [batch, group, pixels, taps]],
+        work,
+        axis=3,
+    )
+    scale, base = grid_constants(g, site.size, site.output, work.numpy())
+    shape = [batch, group, pixels, 2 * taps]
+    grid = body.op("Mul", [offsets, body.constant(scale, "scale")], shape, work)
+    grid = body.op("Add", [grid, body.constant(base, "base")], shape, work)
+    bounds = [body.constant(np.asarray(bound, work.numpy()), "bound") for bound in (-_BOUND, _BOUND)]
+    grid = body.op("Clip", [grid, *bounds], shape, work)
+    grid = body.reshape(grid, [-1, pixels, taps, 2], [images, pixels, taps, 2])
+    samples = body.op(
+        "GridSample",
+        [value, grid],
+        [images, depth, pixels, taps],
+        work,
+        mode="linear" if opset >= _LINEAR_FROM else "bilinear",
+        padding_mode="zeros",
+        align_corners=0,
+    )
+    masks = body.reshape(masks, [-1, 1, pixels, taps], [images, 1, pixels, taps])
+    samples = body.op("Mul", [samples, masks], [images, depth, pixels, taps], work)
+    sums = body.op("ReduceSum", [samples, body.ints([3])], [images, depth, pixels], work, keepdims=0)
+    sums = body.reshape(sums, [-1, g.channels, rows, columns], [batch, g.channels, rows, columns])
+    output = body.op("Transpose", [sums], [batch, rows, columns, g.channels], work, perm=[0, 2, 3, 1])
+    if site.dtype != work:
+        output = body.op("Cast", [output], [batch, rows, columns, g.channels], site.dtype, to=int(site.dtype))
+    return output
+
+
+def _inputs(site: _Site, body: _Body) -> tuple[ir.Value, ir.Value]:
+    """Value and offset_mask, in the type that is computed in."""
+    values = [value for value in site.node.inputs if value is not None]
+    if site.node.op_type == FUSED:
+        channels = site.geometry.channels
+        values = [
+            body.slice(values[0], 0, channels),
+            body.slice(values[0], channels, channels + site.width),
+        ]
+    if site.dtype in _HALF_TYPES:
+        wide = ir.DataType.FLOAT
+        values = [body.op("Cast", [value], list(value.shape or ()), wide, to=int(wide)) for value in values]
+    value, vectors = values
+    return value, vectors
+
+
+def grid_constants(
+    geometry: Geometry, size: tuple[int, int], output: tuple[int, int], dtype: np.dtype[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """(2*K) factors and (Ho*Wo, 2*K) summands that turn offsets (dx, dy) into GridSample's coordinates.
+
+    A pixel coordinate x becomes (2*x + 1)/W - 1 (align_corners 0), so 2*offset_scale/W is the factor of dx.
+    """
+    (height, width), (rows, columns) = size, output
+    (dilation_h, dilation_w), (kernel_h, kernel_w) = geometry.dilation, geometry.kernel
+    half_h, half_w = dilation_h * (kernel_h - 1) // 2, dilation_w * (kernel_w - 1) // 2
+    at_y = np.arange(rows) * geometry.stride[0] - geometry.padding[0] + half_h
+    at_x = np.arange(columns) * geometry.stride[1] - geometry.padding[1] + half_w
+    tap_y = np.array([geometry.offset_scale * (j * dilation_h - half_h) for j, _ in geometry.tap_positions])
+    tap_x = np.array([geometry.offset_scale * (i * dilation_w - half_w) for _, i in geometry.tap_positions])
+    base = np.empty((rows, columns, geometry.taps, 2))
+    base[..., 0] = (2 * (at_x[None, :, None] + tap_x) + 1) / width - 1
+    base[..., 1] = (2 * (at_y[:, None, None] + tap_y) + 1) / height - 1
+    factors = np.array([2 * geometry.offset_scale / width, 2 * geometry.offset_scale / height])
+    scale = np.tile(factors, geometry.taps)
+    return scale.astype(dtype), base.reshape(rows * columns, 2 * geometry.taps).astype(dtype)
+
+
+def _replace(node: ir.Node, new_nodes: Sequence[ir.Node], output: ir.Value, names: Names) -> None:
+    """Put `new_nodes` in the place of `node`; the result keeps the name of the node's output."""
+    graph = node.graph
+    assert graph is not None
+    old = node.outputs[0]
+    name = old.name
+    graph.insert_before(node, new_nodes)
+    old.replace_all_uses_with(output, replace_graph_outputs=True)
+    old.name = names.unique(f"{name}_replaced")
+    output.name = name
+    if old.shape is not None:
+        output.shape = old.shape
+    graph.remove(node, safe=True)
+
+
+def _forget_domain(model: ir.Model) -> None:
+    used = {node.domain for node in model.graph.all_nodes()}
+    for domain in [domain for domain in model.graph.opset_imports if domain and domain not in used]:
+        del model.graph.opset_imports[domain]
+
+
+# From the portable form back to nodes
+
+
+def to_plugin(model: ir.Model) -> int:
+    """Replace every portable form in `model` by the node that it stands for, in place; gives their number.
+
+    A form is recognised by its structure and its constants, whatever its names: the geometry is worked out from
+    the sampling grid, and the grid made anew from it must be equal. Value and offsets that are cut from one tensor
+    give the fused node.
+    """
+    from orinport.dcnv4.recognise import recognise
+
+    names = Names(model)
+    count = 0
+    for sampling in [node for node in model.graph if node.op_type == "GridSample" and node.domain == ""]:
+        found = recognise(sampling)
+        if found is None:
+            continue
+        node = make_node(found.geometry, found.inputs, names.unique(f"{found.last.name}_{PLAIN}"), like=sampling)
+        _replace(found.last, [node], node.outputs[0], names)
+        model.graph.opset_imports.setdefault(node.domain, 1)
+        count += 1
+    if count:
+        _sweep(model)
+    return count
+
+
+def _sweep(model: ir.Model) -> None:
+    """Remove nodes and initializers that nothing reads any more."""
+    for node in reversed(list(model.graph)):
+        if not any(value.uses() or value.is_graph_output() for value in node.outputs):
+            model.graph.remove(node, safe=True)
+    for name, value in list(model.graph.initializers.items()):
+        if not value.uses() and not value.is_graph_output() and not value.is_graph_input():
+            del model.graph.initializers[name]
