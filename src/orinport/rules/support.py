@@ -45,6 +45,7 @@ COMPARISONS = frozenset({"EQUAL", "GREATER", "LESS"})
 LOGICAL = COMPARISONS | {"AND", "OR", "XOR"}
 """Element-wise operations that give or take truth values."""
 
+_NO_DOCUMENT = "no document"
 _STRENGTH = (Confidence.INFERRED, Confidence.OBSERVED, Confidence.DOCUMENTED)
 
 
@@ -115,11 +116,18 @@ def finding(
         limit=limit,
         help=advice,
         fix=Fix(*fix) if fix else None,
-        source="; ".join(dict.fromkeys(row.source for row in spoken)) or "no document names this case",
+        source=_sources(spoken),
         confidence=min((row.confidence for row in spoken), key=_STRENGTH.index, default=Confidence.INFERRED),
         verdict=verdict,
         rows=tuple(row.id for row in spoken),
     )
+
+
+def _sources(rows: Sequence[RuleRow]) -> str:
+    parts = dict.fromkeys(part for row in rows for part in row.source.split("; "))
+    if len(parts) > 1:
+        parts.pop(_NO_DOCUMENT, None)
+    return "; ".join(parts) or _NO_DOCUMENT
 
 
 def unshaped(tensors: Iterable[Tensor]) -> bool:

@@ -34,7 +34,7 @@ from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
 from orinport.rules.fixes import GEMM_TO_CONV, MATMUL_TO_CONV
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import finding, holding
+from orinport.rules.support import by, finding, holding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +60,7 @@ class MatrixMultiply(LayerRule):
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         first, second = layer.inputs
-        sizes = f"{_shape(first)} x {_shape(second)}"
+        sizes = f"{_shape(first, layer['op0'])} x {_shape(second, layer['op1'])}"
         # Only a Gemm comes with transposed operands.
         rewrite = GEMM_TO_CONV if "TRANSPOSE" in (layer["op0"], layer["op1"]) else MATMUL_TO_CONV
         row = context.rows.get("X02")
@@ -109,8 +109,12 @@ class MatrixMultiply(LayerRule):
             )
 
 
-def _shape(tensor: Tensor) -> str:
-    return "x".join(map(str, tensor.shape)) if tensor.shape is not None else "?"
+def _shape(tensor: Tensor, operation: str) -> str:
+    """The operand's shape as it enters the product."""
+    if tensor.shape is None:
+        return "?"
+    *before, rows, columns = (1, *tensor.shape) if operation == "VECTOR" else tensor.shape
+    return by((*before, columns, rows) if operation == "TRANSPOSE" else (*before, rows, columns))
 
 
 RULE = MatrixMultiply()

@@ -57,12 +57,9 @@ class PrecisionNotStated(LayerRule):
         row = context.rows.get(_POINTS[layer.kind])
         if row is None:
             return
-        kind = layer.kind
-        if kind is LayerKind.UNARY or kind is LayerKind.REDUCE:
-            if layer["op"] not in ("ABS", "MAX"):
-                return
-        elif kind is LayerKind.RESIZE and context.precision is Precision.FP16:
+        if not _is_taken(layer, context):
             return
+        kind = layer.kind
         yield finding(
             self,
             layer,
@@ -73,6 +70,18 @@ class PrecisionNotStated(LayerRule):
             advice="Look for conversions around this layer in a profile from the board.",
             verdict=None,
         )
+
+
+def _is_taken(layer: Layer, context: Context) -> bool:
+    """False where another rule refuses the layer, or where its precision is beyond doubt."""
+    if layer.kind is LayerKind.UNARY or layer.kind is LayerKind.REDUCE:
+        return layer["op"] in ("ABS", "MAX")
+    if layer.kind is LayerKind.RESIZE:
+        return context.precision is Precision.INT8
+    if layer.kind is LayerKind.SHUFFLE:
+        rank: int = context.rows["F01"].values["rank"]
+        return layer.inputs[0].rank == layer.outputs[0].rank == rank
+    return True
 
 
 RULE = PrecisionNotStated()

@@ -16,7 +16,8 @@ Spread the elements over C, H and W with a reshape, or cut the tensor in parts.
 No rewrite is applied.
 
 ## Source
-Rows G05, V05 and M06: NvInfer.h 7.1.3 to 11.1 (TensorFormat), TensorRT 8.5 Developer Guide, documentation 10.16 to 11.4.1.
+Rows G05, V05 and M06: NvInfer.h 7.1.3 to 11.1 (TensorFormat), TensorRT 8.5 Developer Guide, documentation 10.16
+to 11.4.1.
 """
 
 from __future__ import annotations

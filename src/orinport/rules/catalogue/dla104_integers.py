@@ -78,5 +78,4 @@ def _inside_comparison(tensor: Tensor, context: Context) -> bool:
     return readers[0].kind in _CASTS or is_or_equal(readers[0], context)
 
 
-
 RULE = Integers()

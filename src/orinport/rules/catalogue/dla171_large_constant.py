@@ -53,7 +53,7 @@ class LargeConstant(LayerRule):
             chw = layer.inputs[0].chw
         else:
             constants = [tensor for tensor in layer.inputs if tensor.constant]
-            if len(constants) != 1:
+            if len(constants) != 1 or constants[0].rank != layer.outputs[0].rank or (constants[0].rank or 0) < 3:
                 return
             chw = constants[0].chw
         if chw is None or chw[1] * chw[2] == 1:
