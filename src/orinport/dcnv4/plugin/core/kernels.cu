@@ -70,9 +70,30 @@ Status dcnLaunch(DcnProblem const& problem, std::int32_t tactic, CUstream_st* st
     return cudaStatus(kind, error);
 }
 
-Status attentionLaunch(DeformAttnAttributes const&, TensorInfo const*, void const* const*, void*,
-                       CUstream_st*) noexcept {
-    return failure(Code::Cuda, "%s: not there yet.", pluginName(Kind::DeformAttn));
+Status attentionLaunch(DeformAttnAttributes const& attributes, TensorInfo const* tensors, void const* const* inputs,
+                       void* output, CUstream_st* stream) noexcept {
+    std::int64_t const* value = tensors[0].extents;
+    for (std::int64_t extent : {value[0], value[1], value[2] * value[3], tensors[1].extents[0], tensors[3].extents[1]}) {
+        if (extent > INT_MAX / 2) {
+            return failure(Code::UnsupportedShape, "%s: an extent of %lld is too large.", pluginName(Kind::DeformAttn),
+                           static_cast<long long>(extent));
+        }
+    }
+    dcnv4::AttentionParams params{};
+    params.value = inputs[0];
+    params.shapes = inputs[1];
+    params.starts = inputs[2];
+    params.samples = inputs[3];
+    params.output = output;
+    params.batch = static_cast<int>(value[0]);
+    params.rows = static_cast<int>(value[1]);
+    params.groups = static_cast<int>(value[2]);
+    params.group_channels = static_cast<int>(value[3]);
+    params.queries = static_cast<int>(tensors[3].extents[1]);
+    params.levels = static_cast<int>(tensors[1].extents[0]);
+    params.points = attributes.points;
+    params.index_bytes = tensors[1].type == ElementType::Int64 ? 8 : 4;
+    return cudaStatus(Kind::DeformAttn, dcnv4::attention_launch(params, kernelType(tensors[0].type), stream));
 }
 
 }  // namespace orinport::plugin
