@@ -468,12 +468,16 @@ def _run_whole(
     """The outputs for each of `feeds`; the session lives only as long as this takes."""
     tensors = [value.const_value for value in model.graph.initializers.values()]
     size = sum(tensor.nbytes for tensor in tensors if tensor is not None)
+    graph = model.graph.clone()
+    for node in graph.all_nodes():
+        node.name = None  # ONNX Runtime refuses two nodes of one name
+    nameless = ir.Model(graph, ir_version=max(model.ir_version, 4), functions=model.functions.values())
     if size < _PROTO_BYTES:
-        runner = _Runner(ir.to_proto(model).SerializeToString(), threads=threads)
+        runner = _Runner(ir.to_proto(nameless).SerializeToString(), threads=threads)
         return [runner.run(arrays, outputs) for arrays in feeds]
     with tempfile.TemporaryDirectory(prefix="orinport-") as folder:
         path = Path(folder) / "model.onnx"
-        ir.save(model, path, external_data="model.onnx.data")
+        ir.save(nameless, path, external_data="model.onnx.data")
         runner = _Runner(str(path), threads=threads)
         return [runner.run(arrays, outputs) for arrays in feeds]
 
