@@ -4,6 +4,7 @@
 - `squeezenet.onnx`: likewise
 - `product_runtime.onnx`: Y = A B, 128x1024 times 1024x128, both inputs at run time
 - `product_constant.onnx`: the same with a constant right-hand side
+- `dynamic.onnx`: one convolution whose input has a symbolic batch size, height and width
 """
 
 from __future__ import annotations
@@ -44,6 +45,23 @@ def matrix_product(path: Path, m: int = 128, k: int = 1024, n: int = 128, *, con
     return path
 
 
+def dynamic_network(path: Path) -> Path:
+    """Write a 3x3 convolution and ReLU over an image of any size."""
+    weights = np.random.default_rng(0).standard_normal((16, 3, 3, 3), dtype=np.float32) / np.float32(5)
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["image", "w"], ["c"], name="conv", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+            helper.make_node("Relu", ["c"], ["features"], name="relu"),
+        ],
+        "dynamic",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["N", 3, "H", "W"])],
+        [helper.make_tensor_value_info("features", TensorProto.FLOAT, ["N", 16, "H", "W"])],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
 def write_all(folder: Path) -> dict[str, Path]:
     """Write every example model into `folder`; gives their paths by name."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -52,6 +70,7 @@ def write_all(folder: Path) -> dict[str, Path]:
         "squeezenet": light_network("squeezenet", folder),
         "product_runtime": matrix_product(folder / "product_runtime.onnx", constant=False),
         "product_constant": matrix_product(folder / "product_constant.onnx", constant=True),
+        "dynamic": dynamic_network(folder / "dynamic.onnx"),
     }
 
 

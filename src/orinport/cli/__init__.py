@@ -54,6 +54,7 @@ def build_app() -> App:
         help_format="plaintext",
         exit_on_error=False,
         print_error=False,
+        suppress_keyboard_interrupt=False,
         result_action="return_value",
     )
     for name, (path, text) in _COMMANDS.items():
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0: clean; 1: findings, or a failed verification; 2: bad input or usage, with one line on stderr;
     3: a defect of orinport; 130: interrupted.
     """
-    from cyclopts import CycloptsError
+    from cyclopts import CycloptsError, UnknownCommandError
 
     from orinport.errors import OrinportError
 
@@ -77,8 +78,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except OrinportError as error:
         return _fail(str(error), EXIT_USAGE)
+    except UnknownCommandError as error:
+        return _fail(_unknown_command(list(error.unused_tokens or argv)), EXIT_USAGE)
     except CycloptsError as error:
-        return _fail(_usage(error), EXIT_USAGE)
+        return _fail(f"{str(error).strip() or type(error).__name__} See orinport --help.", EXIT_USAGE)
     except KeyboardInterrupt:
         return _fail("interrupted", EXIT_INTERRUPTED)
     except BrokenPipeError:
@@ -103,9 +106,12 @@ def _fail(message: str, status: int) -> int:
     return status
 
 
-def _usage(error: Exception) -> str:
-    text = str(error).strip() or type(error).__name__
-    return f"{text} See orinport --help."
+def _unknown_command(tokens: list[str]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(tokens[0], _COMMANDS, n=1)
+    hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(_COMMANDS)}."
+    return f"There is no command {tokens[0]!r}. {hint}"
 
 
 def entry() -> None:

@@ -1,0 +1,208 @@
+"""The command line: exit status, one line for what a user got wrong, nothing imported that is not needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from orinport.cli import main
+
+LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
+COMMANDS = ("check", "explain", "prepare", "rewrite", "verify", "targets")
+
+
+@pytest.fixture
+def relu(tmp_path: Path) -> Path:
+    """A network that the DLA takes as it is."""
+    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 16, 8, 8]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"], name="relu")], "g", info[:1], info[1:])
+    path = tmp_path / "relu.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    status = main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def test_a_clean_network_exits_0(relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(capsys, "check", relu)
+    assert status == 0
+    assert "Every layer is one that the DLA takes." in out
+    assert err == ""
+
+
+def test_findings_exit_1(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "check", LIGHT / "light_resnet50.onnx", "-f", "json")
+    assert status == 1
+    document = json.loads(out)
+    summary = document["summary"]
+    assert summary["layers"] == summary["dla"] + summary["gpu"] + summary["unknown"] + summary["blocked"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["check", "missing.onnx"], "missing.onnx"),
+        (["check"], "MODEL"),
+        (["nonsense"], "nonsense"),
+        (["check", "RELU", "--target", "toaster/jp6.2"], "toaster"),
+        (["check", "RELU", "--target", "orin-agx-64gb/jp99"], "jp99"),
+        (["check", "RELU", "--precision", "int4"], "int4"),
+        (["check", "RELU", "--format", "xml"], "xml"),
+        (["check", "RELU", "--shapes", "y:1x2"], "y"),
+        (["explain", "DLA9999"], "DLA9999"),
+        (["prepare", "RELU", "--output", "RELU"], "not a folder"),
+        (["prepare", "RELU", "--precision", "int8"], "INT8"),
+        (["prepare", "RELU", "--dla-core", "7"], "core 7"),
+        (["verify", "RELU", "missing"], "missing"),
+        (["verify", "RELU", "RELU", "--cases", "0"], "0 random inputs"),
+        (["targets", "nothing"], "nothing"),
+    ],
+    ids=lambda value: "-".join(value[:2]) if isinstance(value, list) else None,
+)
+def test_what_a_user_gets_wrong_is_one_line(
+    arguments: list[str], says: str, relu: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out, err = run(capsys, *(str(relu) if a == "RELU" else a for a in arguments))
+    assert status == 2
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert says in err
+
+
+def test_a_defect_is_said_to_be_one(
+    relu: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise KeyError("lost")
+
+    monkeypatch.setattr("orinport.api.check_model", broken)
+    status, _, err = run(capsys, "check", relu)
+    assert status == 3
+    assert "defect of orinport" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_interruption_exits_130(
+    relu: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("orinport.api.check_model", interrupted)
+    assert run(capsys, "check", relu)[0] == 130
+
+
+def test_prepare_then_verify(relu: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = relu.read_bytes()
+    assert run(capsys, "prepare", relu)[0] == 0
+    assert relu.read_bytes() == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["relu.onnx", "relu.orin"]
+    assert sorted(p.name for p in (tmp_path / "relu.orin").iterdir()) == [
+        "build.sh",
+        "model.onnx",
+        "report.json",
+        "report.txt",
+    ]
+    status, _, err = run(capsys, "prepare", relu)
+    assert status == 2
+    assert "--force" in err
+    assert run(capsys, "prepare", relu, "--force")[0] == 0
+    assert run(capsys, "verify", relu, tmp_path / "relu.orin")[0] == 0
+
+
+def test_verify_of_another_function_exits_1(relu: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = onnx.load(relu)  # noqa: TID251 written above
+    model.graph.node[0].op_type = "Sigmoid"
+    onnx.save(model, tmp_path / "other.onnx")
+    status, out, _ = run(capsys, "verify", relu, tmp_path / "other.onnx")
+    assert status == 1
+    assert "DIFFERS" in out
+
+
+def test_select_changes_what_is_shown_and_not_the_verdicts(capsys: pytest.CaptureFixture[str]) -> None:
+    model = LIGHT / "light_resnet50.onnx"
+    every = json.loads(run(capsys, "check", model, "-f", "json")[1])
+    some = json.loads(run(capsys, "check", model, "-f", "json", "--select", "DLA0", "--ignore", "DLA03")[1])
+    assert some["summary"] == every["summary"]
+    assert some["findings"]
+    assert all(f["code"].startswith("DLA0") and not f["code"].startswith("DLA03") for f in some["findings"])
+    assert len(some["findings"]) < len(every["findings"])
+
+
+def test_output_goes_to_a_file(relu: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "check", relu, "-f", "json", "-o", tmp_path / "r.json")
+    assert (status, out) == (0, "")
+    assert json.loads((tmp_path / "r.json").read_text())["schema_version"] == 1
+
+
+def test_an_output_that_cannot_be_written_is_one_line(
+    relu: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, _, err = run(capsys, "check", relu, "-o", tmp_path / "no" / "r.txt")
+    assert status == 2
+    assert "cannot be written" in err
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, *([command] if command else []), "--help")
+    assert status == 0
+    assert "Usage" in out
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_help_starts_quickly_and_check_imports_little(relu: Path) -> None:
+    best = min(
+        int(line.split("|")[1])
+        for _ in range(3)
+        for line in python("-X", "importtime", "-m", "orinport", "--help").stderr.splitlines()
+        if line.rstrip().endswith("| orinport.cli") or line.rstrip().endswith("| runpy")
+    )
+    assert best < 300_000
+    code = f"from orinport.cli import main; main(['check', {str(relu)!r}]); import sys; print(*sys.modules)"
+    loaded = set(python("-c", code).stdout.split())
+    assert "onnx" in loaded
+    assert not {"onnxruntime", "onnxscript", "torch", "tensorrt_rtx", "jinja2"} & loaded
+
+
+def test_help_under_300_ms_of_imports() -> None:
+    """The sum of all imports, as `python -X importtime` shows them."""
+    totals = []
+    for _ in range(3):
+        lines = python("-X", "importtime", "-m", "orinport", "--help").stderr.splitlines()
+        own = [line.split("|")[0].removeprefix("import time:").strip() for line in lines if "|" in line]
+        totals.append(sum(int(text) for text in own if text.isdigit()))
+    assert min(totals) < 300_000
+
+
+def test_colour_follows_no_color(relu: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "orinport", "check", str(relu)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NO_COLOR": "1"},
+        check=False,
+    )
+    assert "\x1b" not in done.stdout
+
+
+def test_a_closed_pipe_is_no_defect(relu: Path) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"'{sys.executable}' -m orinport explain | head -1"], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.startswith("DLA")
+    assert done.stderr == ""

@@ -1,0 +1,74 @@
+"""Every command of the README and the how-to pages runs, and ends as the page says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs" / "how-to").glob("*.md")])
+BLOCK = re.compile(r"^```sh( .*)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+EXIT = re.compile(r"#.*\bexit (\d+)\b")
+
+
+class Command(NamedTuple):
+    """One line of a page: `exit N` in its comment is the status that the page promises, otherwise 0."""
+
+    line: str
+    status: int
+
+
+def commands(page: Path) -> list[Command]:
+    """The lines of the page's `sh` blocks; blocks marked otherwise (```sh board) are not for this machine."""
+    found = []
+    for mark, block in BLOCK.findall(page.read_text(encoding="utf-8")):
+        if mark.strip():
+            continue
+        for line in block.replace("\\\n", " ").splitlines():
+            if line.strip() and not line.lstrip().startswith("#"):
+                status = EXIT.search(line)
+                found.append(Command(line, int(status.group(1)) if status else 0))
+    return found
+
+
+def needs(page: Path) -> str:
+    """The package without which a page's commands cannot run, stated in its first lines as `Needs: NAME`."""
+    found = re.search(r"^Needs: .*?`([a-z]+)`", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return found.group(1) if found else ""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands(page: Path, tmp_path: Path) -> None:
+    if package := needs(page):
+        pytest.importorskip({"image": "PIL"}.get(package, package), reason=f"the page needs {package}")
+    lines = commands(page)
+    if not lines:
+        pytest.skip("the page has no commands for this machine")
+    shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    subprocess.run([sys.executable, "examples/models.py", "out"], cwd=tmp_path, check=True, capture_output=True)
+    for command in lines:
+        done = subprocess.run(
+            ["bash", "-c", command.line],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == command.status, f"{command.line}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+        assert "Traceback" not in done.stderr
+
+
+def test_links_lead_somewhere() -> None:
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
