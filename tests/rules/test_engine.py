@@ -202,3 +202,44 @@ def _timed(network: tuple[Layer, ...]) -> float:
     )
     assert all(verdict is Verdict.DLA for verdict in report.verdicts.values())
     return time.perf_counter() - start
+
+
+def test_what_folds_into_a_constant_is_no_layer_of_its_own() -> None:
+    """The reshape of a constant to a rank that no rule would take, and its reader."""
+    flat, wide = tensor("flat", (64,), constant=True), tensor("wide", (1, 64, 1, 1), constant=True)
+    network = [
+        layer(LayerKind.CONSTANT, (), (flat,), values=64, scalar=None),
+        layer(LayerKind.SHUFFLE, (flat,), (wide,), first_transpose=None, reshape=(1, 64, 1, 1), second_transpose=None),
+        layer(LayerKind.ELEMENTWISE, ("x", wide), ("y",), op="SUM"),
+    ]
+    report = run(network)
+    assert verdicts(report) == [Verdict.DLA] * 3
+    assert not [finding for finding in report.findings if finding.layer == "wide"]
+    assert not found(report, "DLA302")
+    refused = run([*network[:2], layer(LayerKind.PLUGIN, ("x", wide), ("y",), **PLUGIN)])
+    assert verdicts(refused) == [Verdict.GPU] * 3
+
+
+def test_a_verdict_of_one_network_rule_is_seen_by_the_next() -> None:
+    """The concatenation that a reshape beside it keeps off the DLA cuts the network in two."""
+    flat = (1, 64, 28, 112)
+
+    def reshape(source: str, result: str) -> Layer:
+        return layer(
+            LayerKind.SHUFFLE, (source,), (tensor(result, flat),),
+            first_transpose=None, reshape=flat, second_transpose=None,
+        )  # fmt: skip
+
+    network = [
+        reshape("x", "a"),
+        layer(
+            LayerKind.CONCATENATION, (tensor("a", flat), tensor("w", flat)), (tensor("b", (1, 128, 28, 112)),), axis=1
+        ),
+        layer(
+            LayerKind.ACTIVATION, (tensor("b", (1, 128, 28, 112)),), (tensor("y", (1, 128, 28, 112)),),
+            type="RELU", alpha=0.0, beta=0.0,
+        ),
+    ]  # fmt: skip
+    report = run(network)
+    assert verdicts(report) == [Verdict.DLA, Verdict.GPU, Verdict.DLA]
+    assert [finding.value for finding in found(report, "DLA302")] == [2]

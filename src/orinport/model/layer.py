@@ -29,6 +29,7 @@ class DType(str, Enum):
     INT8 = "int8"
     UINT8 = "uint8"
     INT4 = "int4"
+    FP4 = "fp4"
     INT16 = "int16"
     INT32 = "int32"
     INT64 = "int64"
@@ -290,6 +291,14 @@ class Layer:
     def is_constant(self) -> bool:
         """Everything that it gives is known at build time: TensorRT folds it, it runs nowhere."""
         return bool(self.outputs) and all(t.constant for t in self.outputs)
+
+    @property
+    def folds(self) -> bool:
+        """TensorRT computes it while building: a constant, or a layer that gives constants only."""
+        for tensor in self.outputs:
+            if not tensor.constant:
+                return self.kind is LayerKind.CONSTANT
+        return bool(self.outputs)
 
     @property
     def runtime_inputs(self) -> tuple[Tensor, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orinport.model.layer import Layer, LayerKind, Tensor
+from orinport.model.layer import Layer, Tensor
 from orinport.model.partition import partition
 from orinport.placement.formats import edge_format
 from orinport.placement.placement import Placement, Region
@@ -38,7 +38,7 @@ def place(
     """
 
     def colour(layer: Layer) -> tuple[str, int | None] | None:
-        if layer.kind is LayerKind.CONSTANT or verdicts[layer.index] is Verdict.BLOCKED:
+        if layer.folds or verdicts[layer.index] is Verdict.BLOCKED:
             return None
         if verdicts[layer.index] is Verdict.DLA:
             return "dla", layer.outputs[0].batch if layer.outputs else None
@@ -49,7 +49,7 @@ def place(
     readers: dict[str, list[Layer]] = {}
     makers: dict[str, Layer] = {}
     for layer in layers:
-        if layer.kind is LayerKind.CONSTANT:
+        if layer.folds:
             continue
         for tensor in layer.inputs:
             readers.setdefault(tensor.name, []).append(layer)

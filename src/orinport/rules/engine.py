@@ -62,17 +62,16 @@ def check_layers(
     """
     verdicts: dict[int, Verdict] = {}
     context = _context(layers, inputs, outputs, verdicts, target, precision, standalone, gpu_fallback)
-    findings = _layer_findings(layers, context, verdicts)
-    _follow_consumers(layers, context, verdicts)
+    running = [layer for layer in layers if not layer.folds]
+    folded = [layer for layer in reversed(layers) if layer.folds]
     index = {layer.name: layer.index for layer in layers}
+    findings = _layer_findings(layers, context, verdicts)
     for rule in rules():
         if isinstance(rule, NetworkRule):
-            found = list(rule.check(layers, context))
-            for finding in found:
-                if finding.layer and finding.verdict is not None:
-                    _worsen(verdicts, index[finding.layer], finding.verdict)
+            found = list(rule.check(running, context))
+            _apply(found, index, context, verdicts)
             findings += found
-    _follow_consumers(layers, context, verdicts)
+    _follow_readers(folded, context, verdicts)
     if not context.gpu_fallback:
         findings = [_blocking(finding) for finding in findings]
         verdicts.update({i: Verdict.BLOCKED for i, verdict in verdicts.items() if verdict is Verdict.GPU})
@@ -130,32 +129,32 @@ def _layer_findings(layers: Sequence[Layer], context: Context, verdicts: dict[in
     findings: list[Finding] = []
     for layer in layers:
         verdict = Verdict.DLA
-        for rule in () if _folds(layer) else by_kind[layer.kind]:
-            for finding in rule.check(layer, context):
-                findings.append(finding)
-                if finding.verdict is not None and _GRAVITY[finding.verdict] > _GRAVITY[verdict]:
-                    verdict = finding.verdict
+        if layer.kind is LayerKind.CONSTANT or not layer.folds:
+            for rule in by_kind[layer.kind]:
+                for finding in rule.check(layer, context):
+                    findings.append(finding)
+                    if finding.verdict is not None and _GRAVITY[finding.verdict] > _GRAVITY[verdict]:
+                        verdict = finding.verdict
         verdicts[layer.index] = verdict
     return findings
 
 
-def _folds(layer: Layer) -> bool:
-    """True for a layer that TensorRT computes at build time, as the reshape of a constant."""
-    if layer.kind is LayerKind.CONSTANT:
-        return False
-    for tensor in layer.outputs:
-        if not tensor.constant:
-            return False
-    return bool(layer.outputs)
+def _apply(
+    findings: Iterable[Finding], index: Mapping[str, int], context: Context, verdicts: dict[int, Verdict]
+) -> None:
+    """Let the findings of one network rule change the verdicts of the layers that they name."""
+    for finding in findings:
+        if finding.layer and finding.verdict is not None:
+            _worsen(verdicts, index[finding.layer], finding.verdict)
+            context.memo.clear()
 
 
-def _follow_consumers(layers: Sequence[Layer], context: Context, verdicts: dict[int, Verdict]) -> None:
-    """A constant is no layer of its own on the DLA: it goes with the layer that reads it."""
-    for layer in reversed(layers):
-        if layer.kind is LayerKind.CONSTANT or _folds(layer):
-            for tensor in layer.outputs:
-                for reader in context.consumers.get(tensor.name, ()):
-                    _worsen(verdicts, layer.index, verdicts[reader.index])
+def _follow_readers(folded: Sequence[Layer], context: Context, verdicts: dict[int, Verdict]) -> None:
+    """What folds is no layer of its own on the DLA: it goes with the layer that reads it, readers coming first."""
+    for layer in folded:
+        for tensor in layer.outputs:
+            for reader in context.consumers.get(tensor.name, ()):
+                _worsen(verdicts, layer.index, verdicts[reader.index])
 
 
 def _worsen(verdicts: dict[int, Verdict], index: int, verdict: Verdict) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orinport.model.layer import LayerKind
 from orinport.model.partition import partition
 from orinport.rules.finding import Finding, Verdict
 from orinport.targets.target import Confidence
@@ -50,8 +49,8 @@ def network_finding(
 
 
 def on_dla(layer: Layer, context: Context) -> bool:
-    """True if `layer` is a layer of its own (no constant) whose verdict so far is dla."""
-    return layer.kind is not LayerKind.CONSTANT and context.verdicts[layer.index] is Verdict.DLA
+    """True if the verdict on `layer` so far is dla."""
+    return context.verdicts[layer.index] is Verdict.DLA
 
 
 def loadables(layers: Sequence[Layer], context: Context) -> tuple[tuple[Layer, ...], ...]:
@@ -61,14 +60,16 @@ def loadables(layers: Sequence[Layer], context: Context) -> tuple[tuple[Layer, .
     back to it.
     """
 
-    def colour(layer: Layer) -> tuple[str, int | None] | None:
-        if layer.kind is LayerKind.CONSTANT:
-            return None
+    def colour(layer: Layer) -> tuple[str, int | None]:
         if context.verdicts[layer.index] is Verdict.DLA:
             return "dla", layer.outputs[0].batch if layer.outputs else None
         return "gpu", None
 
-    return tuple(group for group in partition(layers, colour) if on_dla(group[0], context))
+    if "loadables" not in context.memo:
+        groups = partition(layers, colour)
+        context.memo["loadables"] = tuple(group for group in groups if on_dla(group[0], context))
+    found: tuple[tuple[Layer, ...], ...] = context.memo["loadables"]
+    return found
 
 
 def some(layers: Sequence[Layer]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,6 +39,8 @@ class Context:
     """Layer kinds on which at least one rule speaks."""
     verdicts: Mapping[int, Verdict] = field(default_factory=dict)
     """Verdicts so far by `Layer.index`; network rules see those of the layers, and of network rules before them."""
+    memo: dict[str, Any] = field(default_factory=dict)
+    """What network rules have worked out from the verdicts so far; emptied when a verdict changes."""
 
 
 class Rule(ABC):
@@ -69,4 +71,7 @@ class NetworkRule(Rule):
 
     @abstractmethod
     def check(self, layers: Sequence[Layer], context: Context) -> Iterator[Finding]:
-        """Findings on the network or on layers in it."""
+        """Findings on the network or on layers in it.
+
+        `layers` are those that run: constants, and what folds into constants while building, are left out.
+        """

@@ -27,7 +27,6 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from orinport.model.layer import LayerKind
 from orinport.rules.rule import NetworkRule
 from orinport.rules.support import finding
 
@@ -54,8 +53,6 @@ class Batch(NetworkRule):
             return
         limit, trailing = row.values["max"], context.rows["G04"].values["trailing"]
         for layer in layers:
-            if layer.kind is LayerKind.CONSTANT:
-                continue
             for tensor in (*layer.inputs, *layer.outputs):
                 # Four dimensions or fewer of which the first is small: nearly all tensors.
                 if tensor.constant or tensor.shape is None or prod(tensor.shape[:-trailing]) <= limit:

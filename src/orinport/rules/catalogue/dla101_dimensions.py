@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orinport.model.layer import LayerKind
 from orinport.rules.rule import NetworkRule
 from orinport.rules.support import finding
 
@@ -47,8 +46,6 @@ class Dimensions(NetworkRule):
             return
         low, high = row.values["min"], row.values["max"]
         for layer in layers:
-            if layer.kind is LayerKind.CONSTANT:
-                continue
             for tensor in (*layer.inputs, *layer.outputs):
                 tail = (tensor.shape or ())[-3:]
                 if tensor.constant or not tail or (max(tail) <= high and min(tail) >= low):

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
 from orinport.rules.rule import NetworkRule
 from orinport.rules.support import finding
@@ -50,8 +49,6 @@ class StaticShapes(NetworkRule):
         if row is None:
             return
         for layer in layers:
-            if layer.kind is LayerKind.CONSTANT:
-                continue
             for tensor in (*layer.inputs, *layer.outputs):
                 if tensor.shape is not None:
                     continue

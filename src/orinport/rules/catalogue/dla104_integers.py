@@ -47,8 +47,6 @@ class Integers(NetworkRule):
 
     def check(self, layers: Sequence[Layer], context: Context) -> Iterator[Finding]:
         for layer in layers:
-            if layer.kind is LayerKind.CONSTANT:
-                continue
             for tensor in (*layer.inputs, *layer.outputs):
                 if tensor.dtype not in _ROWS or tensor.constant:
                     continue

@@ -52,7 +52,7 @@ class Types(NetworkRule):
         if row is None:
             return
         for layer in layers:
-            if layer.kind is LayerKind.CONSTANT or layer.kind in _QUANTISERS:
+            if layer.kind in _QUANTISERS:
                 continue
             for tensor in (*layer.inputs, *layer.outputs):
                 if tensor.dtype not in _OTHER or tensor.constant:

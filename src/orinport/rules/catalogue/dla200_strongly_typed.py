@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orinport.model.layer import DType, LayerKind
+from orinport.model.layer import DType
 from orinport.rules.rule import NetworkRule
 from orinport.rules.support import finding, holding
 
@@ -50,8 +50,6 @@ class StronglyTyped(NetworkRule):
             return
         rows = holding(context, ("G01", "I10"))
         for layer in layers:
-            if layer.kind is LayerKind.CONSTANT:
-                continue
             for tensor in (*layer.inputs, *layer.outputs):
                 if tensor.dtype not in _WIDE or tensor.constant:
                     continue

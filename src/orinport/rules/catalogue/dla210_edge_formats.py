@@ -26,7 +26,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
 from orinport.rules.regions import network_finding, on_dla
 from orinport.rules.rule import NetworkRule
@@ -70,7 +69,7 @@ def _edges(layers: Sequence[Layer], context: Context) -> Iterator[Tensor]:
     """Inputs and outputs of the network that a DLA layer reads or writes, each once."""
     seen: set[str] = set()
     for layer in layers:
-        if layer.kind is LayerKind.CONSTANT or not on_dla(layer, context):
+        if not on_dla(layer, context):
             continue
         for tensor in (*layer.inputs, *layer.outputs):
             if tensor.name not in seen and (tensor.name in context.inputs or tensor.name in context.outputs):

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
-from orinport.rules.regions import loadables, network_finding, on_dla, some
+from orinport.rules.regions import loadables, network_finding, some
 from orinport.rules.rule import NetworkRule
 from orinport.rules.support import holding
 
@@ -50,7 +50,7 @@ class Weights(NetworkRule):
         if row is None:
             return
         limit = row.values["max_bytes"]
-        if sum(_weight_bytes(layer, context) for layer in layers if on_dla(layer, context)) < limit:
+        if sum(_weight_bytes(layer, context) for layer in layers if "weight_values" in layer.attributes) < limit:
             return
         for group in loadables(layers, context):
             size = sum(_weight_bytes(layer, context) for layer in group)

@@ -26,7 +26,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.rules.finding import Verdict
-from orinport.rules.regions import loadables, network_finding, on_dla, some
+from orinport.rules.regions import loadables, network_finding, some
 from orinport.rules.rule import NetworkRule
 from orinport.rules.support import holding
 
@@ -49,7 +49,7 @@ class InnerTensors(NetworkRule):
             return
         limit = row.values["max_bytes"]
         size_of = row.values["element_bytes"][context.precision.value]
-        if sum(_inner(layer, context) for layer in layers if on_dla(layer, context)) * size_of < limit:
+        if sum(tensor.volume or 0 for layer in layers for tensor in layer.outputs) * size_of < limit:
             return
         for group in loadables(layers, context):
             size = sum(_inner(layer, context) for layer in group) * size_of

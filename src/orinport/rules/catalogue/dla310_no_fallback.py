@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
 from orinport.rules.regions import network_finding, some
 from orinport.rules.rule import NetworkRule
@@ -50,16 +49,15 @@ class NoFallback(NetworkRule):
     def check(self, layers: Sequence[Layer], context: Context) -> Iterator[Finding]:
         if context.gpu_fallback:
             return
-        own = [layer for layer in layers if layer.kind is not LayerKind.CONSTANT]
-        refused = [layer for layer in own if context.verdicts[layer.index] in _REFUSED]
+        refused = [layer for layer in layers if context.verdicts[layer.index] in _REFUSED]
         if not refused:
             return
-        unknown = sum(context.verdicts[layer.index] is Verdict.UNKNOWN for layer in own)
+        unknown = sum(context.verdicts[layer.index] is Verdict.UNKNOWN for layer in layers)
         why = "a standalone loadable has no GPU fallback" if context.standalone else "GPU fallback is off"
         yield network_finding(
             self,
             holding(context, ("W01", "J03") if context.standalone else ("W01", "G10")),
-            f"The DLA refuses {len(refused)} of {len(own)} layers and {why}: the build ends at {some(refused)}."
+            f"The DLA refuses {len(refused)} of {len(layers)} layers and {why}: the build ends at {some(refused)}."
             + (f" Nothing is known of another {unknown}." if unknown else ""),
             value=len(refused),
             limit=0,
