@@ -113,8 +113,8 @@ def _shape(tensor: Tensor, operation: str) -> str:
     """The operand's shape as it enters the product."""
     if tensor.shape is None:
         return "?"
-    *before, rows, columns = (1, *tensor.shape) if operation == "VECTOR" else tensor.shape
-    return by((*before, columns, rows) if operation == "TRANSPOSE" else (*before, rows, columns))
+    shape = (1, *tensor.shape) if operation == "VECTOR" else tensor.shape
+    return by((*shape[:-2], *shape[:-3:-1]) if operation == "TRANSPOSE" else shape)
 
 
 RULE = MatrixMultiply()
