@@ -214,11 +214,16 @@ def _tensor_values(rng: random.Random, proto: onnx.ModelProto) -> None:
     tensors += [a.t for n in proto.graph.node for a in n.attribute if a.t.data_type == onnx.TensorProto.INT64]
     if tensors:
         tensor = rng.choice(tensors)
-        values = np.frombuffer(tensor.raw_data, np.int64).copy() if tensor.raw_data else np.array(tensor.int64_data)
+        values = _int64_values(tensor)
         if values.size:
             values[rng.randrange(values.size)] = rng.choice(HUGE)
             tensor.ClearField("int64_data")
             tensor.raw_data = values.tobytes()
+
+
+def _int64_values(tensor: onnx.TensorProto) -> np.ndarray:
+    raw = tensor.raw_data
+    return np.frombuffer(raw[: len(raw) // 8 * 8], np.int64).copy() if raw else np.array(tensor.int64_data, np.int64)
 
 
 def _feed_constant(rng: random.Random, proto: onnx.ModelProto) -> None:

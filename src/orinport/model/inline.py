@@ -103,7 +103,10 @@ class Inliner:
         names.update(zip(function.input, call.input, strict=False))
         attributes = {a.name: a for a in function.attribute_proto} | {a.name: a for a in call.attribute}
         passed = [(i, name) for i, name in enumerate(function.output) if name in names]
-        taken = {name: given for name, given in zip(function.output, call.output, strict=False) if given}
+        taken: dict[str, str] = {}
+        for name, given in zip(function.output, call.output, strict=False):
+            if given:
+                taken.setdefault(name, given)
         made: set[str] = set()
         for node in function.node:
             for name in node.output:
@@ -115,9 +118,8 @@ class Inliner:
         repeated = [(i, name) for i, name in enumerate(function.output) if name in function.output[:i]]
         for index, name in passed + repeated:
             if index < len(call.output) and call.output[index] and names[name] != call.output[index]:
-                body.append(
-                    onnx.helper.make_node("Identity", [names[name]], [call.output[index]], f"{prefix}/Identity")
-                )
+                label_of_copy = self._fresh(f"{prefix}/Identity", node_name=True)
+                body.append(onnx.helper.make_node("Identity", [names[name]], [call.output[index]], label_of_copy))
         return body
 
     def _copy(

@@ -82,9 +82,39 @@ def _to_ir(proto: onnx.ModelProto, skeleton: Skeleton) -> ir.Model:
     except (ValueError, TypeError, KeyError, NotImplementedError, RuntimeError, AssertionError) as error:
         raise OrinportError(f"The network cannot be read: {error}") from error
     for name, value in model.graph.initializers.items():
-        if name in skeleton.initializers:
-            value.const_value = skeleton.initializers[name]
+        tensor = skeleton.initializers[name]
+        value.const_value, value.type, value.shape = tensor, ir.TensorType(tensor.dtype), ir.Shape(tensor.shape.numpy())
+    if skeleton.tensors:
+        for node in model.graph.all_nodes():
+            _restore(node, skeleton.tensors)
     return model
+
+
+def _restore(node: ir.Node, tensors: Mapping[str, ir.TensorProtocol]) -> None:
+    """Put real tensors in the place of stubs in the attributes and subgraphs of `node`."""
+    for attribute in list(node.attributes.values()):
+        if attribute.is_ref():
+            continue
+        if attribute.type == ir.AttributeType.TENSOR:
+            node.attributes[attribute.name] = ir.AttrTensor(attribute.name, _real(attribute.as_tensor(), tensors))
+        elif attribute.type == ir.AttributeType.TENSORS:
+            real = [_real(tensor, tensors) for tensor in attribute.as_tensors()]
+            node.attributes[attribute.name] = ir.AttrTensors(attribute.name, real)
+        elif attribute.type == ir.AttributeType.GRAPH:
+            _restore_initializers(attribute.as_graph(), tensors)
+        elif attribute.type == ir.AttributeType.GRAPHS:
+            for graph in attribute.as_graphs():
+                _restore_initializers(graph, tensors)
+
+
+def _restore_initializers(graph: ir.Graph, tensors: Mapping[str, ir.TensorProtocol]) -> None:
+    for value in graph.initializers.values():
+        if value.const_value is not None:
+            value.const_value = _real(value.const_value, tensors)
+
+
+def _real(tensor: ir.TensorProtocol, tensors: Mapping[str, ir.TensorProtocol]) -> ir.TensorProtocol:
+    return tensors[str(tensor.location)] if isinstance(tensor, ir.ExternalTensor) else tensor
 
 
 def _read(source: Any) -> _Given:

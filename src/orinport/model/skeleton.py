@@ -2,7 +2,7 @@
 
 The given proto is only read. In the skeleton Constant nodes have become initializers, model-local functions are
 inlined, nodes stand in topological order, and every tensor of more than a few bytes is a stub: dimensions and type
-with the key of the real tensor, which `tensors` holds.
+with the key of the real tensor, which the `Skeleton` holds.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Skeleton:
 
     proto: onnx.ModelProto
     tensors: dict[str, ir.TensorProtocol] = field(default_factory=dict)
-    """Real tensors by the key that their stubs name."""
+    """Real tensors of subgraphs and attributes, by the key that their stubs name."""
     initializers: dict[str, ir.TensorProtocol] = field(default_factory=dict)
     """Real tensors of the main graph by the name of the initializer."""
     declared: dict[str, onnx.TypeProto] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class _Builder:
         self.external = external
         self.held = held
         self.inliner = Inliner(proto, check_opsets(proto.opset_import, proto.graph.node))
-        self.result = Skeleton(onnx.ModelProto(), dict(held))
+        self.result = Skeleton(onnx.ModelProto())
 
     def build(self) -> Skeleton:
         source, proto = self.source, self.result.proto
@@ -159,9 +159,9 @@ class _Builder:
             return
         copy.name, copy.type, copy.doc_string = source.name, source.type, readable(source.doc_string)
         if source.type == onnx.AttributeProto.TENSOR:
-            copy.t.CopyFrom(self._light(source.t, source.t.name))
+            copy.t.CopyFrom(self._nested(source.t, readable(source.t.name)))
         for tensor in source.tensors:
-            copy.tensors.add().CopyFrom(self._light(tensor, tensor.name))
+            copy.tensors.add().CopyFrom(self._nested(tensor, readable(tensor.name)))
         if source.type == onnx.AttributeProto.GRAPH:
             self._graph(source.g, copy.g, main=False)
         for graph in source.graphs:
@@ -174,39 +174,44 @@ class _Builder:
         self._initializer(graph, _constant_tensor(node), name, main=main)
 
     def _initializer(self, graph: onnx.GraphProto, tensor: onnx.TensorProto, name: str, *, main: bool) -> None:
-        light = self._light(tensor, name)
-        graph.initializer.append(light)
         if main:
-            key = stub_key(light)
-            self.result.initializers[name] = self.result.tensors[key] if key else self._real(tensor)
-
-    def _light(self, tensor: onnx.TensorProto, name: str) -> onnx.TensorProto:
-        """`tensor` named `name`: as a whole if it is small, else as a stub."""
-        elements = prod(tensor.dims)
-        if tensor.data_type == onnx.TensorProto.STRING:
-            nbytes = sum(len(text) for text in tensor.string_data)
+            real = self._real(tensor)
+            self.result.initializers[name] = real
+            graph.initializer.append(_light(tensor, real, name, "#"))
         else:
-            nbytes = (elements * bits_of(tensor.data_type) + 7) // 8
-        key = stub_key(tensor)
-        if key not in self.held:
-            if key:
-                self.external.check(tensor, nbytes)
-            if nbytes <= _KEPT_BYTES and not key:
-                copy = onnx.TensorProto()
-                copy.CopyFrom(tensor)
-                copy.name = name
-                return copy
-            key = f"#{len(self.result.tensors)}"
-            self.result.tensors[key] = self._real(tensor)
-        real = self.result.tensors[key]
-        if nbytes <= _KEPT_BYTES and tensor.data_type != onnx.TensorProto.STRING:
-            return onnx.TensorProto(
-                name=name, dims=tensor.dims, data_type=tensor.data_type, raw_data=_bytes(real, name)
-            )
-        return stub(name, tensor.dims, tensor.data_type, key)
+            graph.initializer.append(self._nested(tensor, name))
+
+    def _nested(self, tensor: onnx.TensorProto, name: str) -> onnx.TensorProto:
+        """`tensor` of an attribute or a subgraph, to be found again by its key if it is made a stub."""
+        real = self._real(tensor)
+        key = f"#{len(self.result.tensors)}"
+        light = _light(tensor, real, name, key)
+        if stub_key(light):
+            self.result.tensors[key] = real
+        return light
 
     def _real(self, tensor: onnx.TensorProto) -> ir.TensorProtocol:
+        key = stub_key(tensor)
+        if key in self.held:
+            return self.held[key]
+        if key or tensor.data_location == onnx.TensorProto.EXTERNAL:
+            self.external.check(tensor, _nbytes(tensor))
         return ir.serde.deserialize_tensor(tensor, self.external.folder or "")
+
+
+def _light(tensor: onnx.TensorProto, real: ir.TensorProtocol, name: str, key: str) -> onnx.TensorProto:
+    """`tensor` named `name`: as a whole if it is small, and else as a stub that names `key`."""
+    outside = tensor.data_location == onnx.TensorProto.EXTERNAL
+    if _nbytes(tensor) > _KEPT_BYTES or (outside and tensor.data_type == onnx.TensorProto.STRING):
+        return stub(name, tensor.dims, tensor.data_type, key)
+    light = onnx.TensorProto()
+    if outside:
+        light.raw_data, light.data_type = _bytes(real, name), tensor.data_type
+        light.dims.extend(tensor.dims)
+    else:
+        light.CopyFrom(tensor)
+    light.name = name
+    return light
 
 
 _WITH_PAYLOAD = (
@@ -215,6 +220,13 @@ _WITH_PAYLOAD = (
     onnx.AttributeProto.GRAPH,
     onnx.AttributeProto.GRAPHS,
 )
+
+
+def _nbytes(tensor: onnx.TensorProto) -> int:
+    if tensor.data_type == onnx.TensorProto.STRING:
+        return sum(map(len, tensor.string_data))
+    elements = prod(int(d) for d in tensor.dims)
+    return (elements * bits_of(tensor.data_type) + 7) // 8
 
 
 def readable(text: str | bytes) -> str:
