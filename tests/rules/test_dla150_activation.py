@@ -56,7 +56,8 @@ CASES: list[tuple[Any, ...]] = [
     ("DLA152", clip(0, 127.5), "gpu", *XAVIER),
     ("DLA152", clip(0, 3.4e38), "gpu", *JP62),
     ("DLA152", clip(-1, 1), "unknown", *JP60),
-    ("DLA152", clip(0, 0.5), "kept", "xavier", "8.2.1"),
+    ("DLA152", clip(0, 0.5), "unknown", "xavier", "8.2.1"),
+    ("DLA152", clip(0, 6), "kept", "xavier", "8.2.1"),
     ("DLA152", activation("RELU", 0, 0), "kept", *JP60),
     # Sigmoid and TanH in INT8
     ("DLA154", activation("SIGMOID"), "note", *JP60, "int8"),

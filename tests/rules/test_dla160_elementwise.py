@@ -77,7 +77,10 @@ CASES: list[tuple[Any, ...]] = [
     ("DLA169", elementwise("EQUAL"), "kept", *JP62, "int8"),
     # settings of comparisons
     ("DLA167", elementwise("EQUAL"), "note", *JP51, "int8"),
+    ("DLA167", elementwise("EQUAL"), "unknown", *JP60, "int8"),
+    ("DLA167", elementwise("EQUAL"), "unknown", "orin", "10.2.0", "int8"),
     ("DLA167", elementwise("EQUAL"), "note", *JP62, "int8"),
+    ("DLA167", elementwise("GREATER"), "note", *DRIVE, "int8"),
     ("DLA167", elementwise("EQUAL"), "kept", *JP62, "fp16"),
     ("DLA167", elementwise("SUM"), "kept", *JP62, "int8"),
 ]

@@ -1,9 +1,9 @@
 """A constant that is a layer of its own.
 
 ## What it checks
-A constant has to be folded into the layer that reads it. One that is an output of the network is refused. In a
-standalone loadable a constant that stays is refused, and when it is folded is not documented: `unknown`.
-Elsewhere this is a note: the constant goes where its readers go.
+A constant has to be folded into the layer that reads it. One that is an output of the network is refused. Without
+GPU fallback, and in a standalone loadable, a constant that stays is refused, and when it is folded is not
+documented: `unknown`. Elsewhere this is a note: the constant goes where its readers go.
 
 ## Why it matters
 Real logs show constants sent to the GPU; a standalone build ends at the first.
@@ -62,13 +62,13 @@ class Constant(LayerRule):
             self,
             layer,
             rows,
-            "A standalone loadable takes no constant layer, and it is not documented when one is folded away."
-            if context.standalone
+            "Without GPU fallback a constant has to be folded into its reader, and it is not documented when one is."
+            if not context.gpu_fallback
             else "The constant has to be folded into its reader, which may need GPU fallback while building.",
             value=layer.attributes.get("values"),
             limit="folded into a layer",
             advice="Fold it into the convolution before, or make it an input.",
-            verdict=Verdict.UNKNOWN if context.standalone else None,
+            verdict=None if context.gpu_fallback else Verdict.UNKNOWN,
         )
 
 

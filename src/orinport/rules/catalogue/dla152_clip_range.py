@@ -1,8 +1,9 @@
 """A Clip whose bounds the DLA does not take.
 
 ## What it checks
-The upper bound lies in 1 to 127 (documented from TensorRT 8.4 on). The lower bound is 0: that is inferred from
-the name "clipped ReLU", so another lower bound is `unknown`.
+The upper bound lies in 1 to 127. That is documented from TensorRT 8.4 on; in earlier versions another bound is
+`unknown`. The lower bound is 0: that is inferred from the name "clipped ReLU", so another lower bound is
+`unknown`.
 
 ## Why it matters
 ReLU6 passes. A HardTanh (-1 to 1), a Clip to 0.5 and a Clip that is open above do not.
@@ -29,6 +30,7 @@ from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import between, bounds, finding, holding, within
+from orinport.targets.target import Confidence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,14 +54,17 @@ class ClipRange(LayerRule):
         low, high = layer["alpha"], layer["beta"]
         upper = context.rows.get("A03a")
         if upper is not None and not within((high,), upper):
+            certain = upper.confidence is not Confidence.INFERRED
             yield finding(
                 self,
                 layer,
-                upper,
-                f"The upper bound of the Clip is {high:g}; the DLA takes {between(upper)}.",
+                upper if certain else holding(context, ("A03a", "OP16")),
+                f"The upper bound of the Clip is {high:g}; the DLA takes {between(upper)}"
+                + ("." if certain else " from TensorRT 8.4 on, and for this version no document says."),
                 value=high,
                 limit=bounds(upper),
                 advice=_ADVICE,
+                verdict=Verdict.GPU if certain else Verdict.UNKNOWN,
             )
         lower = context.rows["A03b"]
         if not within((low,), lower):

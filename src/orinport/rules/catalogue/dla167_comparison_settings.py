@@ -1,9 +1,9 @@
 """A comparison for the DLA needs settings of its own in the build.
 
 ## What it checks
-Comparisons that are taken. It is a note: device DLA and precision INT8 have to be set on the comparison and on
-the Cast behind it, otherwise the GPU is assumed. Documented for TensorRT 8.5; whether later versions keep it is
-not known.
+Comparisons that are taken: device DLA and precision INT8 have to be set on the comparison and on the Cast behind
+it, otherwise the GPU is assumed. It is a note. Documented for TensorRT 8.5; whether later versions keep it is not
+known, so EQUAL from 8.6 to 10.2 is `unknown`.
 
 ## Why it matters
 Without the settings the comparison runs on the GPU; with them the build may fail even with GPU fallback.
@@ -26,6 +26,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
+from orinport.rules.finding import Verdict
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import COMPARISONS, finding, holding, takes_comparison
 
@@ -47,6 +48,7 @@ class ComparisonSettings(LayerRule):
         row = context.rows.get("K04")
         if row is None or layer["op"] not in COMPARISONS or not takes_comparison(layer, context):
             return
+        doubtful = layer["op"] == "EQUAL" and "OP25" in context.rows
         yield finding(
             self,
             layer,
@@ -56,7 +58,7 @@ class ComparisonSettings(LayerRule):
             value=None,
             limit="device and precision set",
             advice="Set --layerDeviceTypes and --layerPrecisions for both layers; if the build fails, leave both out.",
-            verdict=None,
+            verdict=Verdict.UNKNOWN if doubtful else None,
         )
 
 
