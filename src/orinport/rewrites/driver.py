@@ -197,8 +197,11 @@ class _Driver:
                     builder.discard()
                 return
             ready.append((node, match, builders[-1], results, proof))
-        for node, match, builder, results, proof in ready:
+        moved: dict[ir.Value, ir.Value] = {}
+        for node, match, builder, made_values, proof in ready:
+            results = tuple(moved.get(value, value) for value in made_values)
             self._commit(node, match, [node], builder.nodes, results)
+            moved |= dict(zip(match.outputs, results, strict=True))
             made = tuple(label(new) for new in builder.nodes)
             self.log.applied.append(Applied(rewrite.name, rewrite.safety, (label(node),), made, proof))
         self.graph.opset_imports[""] = RAISED

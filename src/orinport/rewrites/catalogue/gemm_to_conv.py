@@ -71,6 +71,8 @@ class GemmToConv(Rewrite):
 
     def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
         a, b, c = (context.input(node, index) for index in range(3))
+        beta = float(context.attribute(node, "beta", 1.0))
+        c = None if beta == 0.0 else c
         if a is None or b is None:
             return None
         constants = (context.is_constant(a), context.is_constant(b))
@@ -97,7 +99,7 @@ class GemmToConv(Rewrite):
             weights,
             trans_a if constants[0] else not trans_b,
             float(context.attribute(node, "alpha", 1.0)),
-            float(context.attribute(node, "beta", 1.0)),
+            beta,
             c,
             0 if constants[0] else 1,
         )

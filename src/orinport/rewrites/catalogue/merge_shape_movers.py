@@ -48,9 +48,6 @@ class MergeShapeMovers(Rewrite):
 
     def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
         output = node.outputs[0]
-        reader = context.only_consumer(output)
-        if reader is not None and reader.op_type in MOVERS and reader.inputs[0] is output:
-            return None  # the end of the chain matches all of it
         chain = chain_into(output, context)
         if chain is None:
             return None
