@@ -62,7 +62,6 @@ def _order(value: Any) -> list[int]:
     return [int(v) for v in value]
 
 
-_Reader = "tuple[str, str, Callable[[Any], Any]]"
 _CONVOLUTION: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("kernel", "kernel_size_nd", _dims),
     ("stride", "stride_nd", _dims),
@@ -196,13 +195,18 @@ def _attributes(trt: Any, layer: Any, kind: str) -> dict[str, Any]:
         return {}
     name, properties = reader
     layer.__class__ = getattr(trt, name)
-    out = {}
-    for key, attribute, convert in properties:
-        try:
-            out[key] = convert(getattr(layer, attribute))
-        except (TypeError, ValueError, IndexError, AttributeError):
-            continue
-    return out
+    read = ((key, _read(layer, attribute, convert)) for key, attribute, convert in properties)
+    return {key: value for key, value in read if value is not _ABSENT}
+
+
+_ABSENT = object()
+
+
+def _read(layer: Any, attribute: str, convert: Callable[[Any], Any]) -> Any:
+    try:
+        return convert(getattr(layer, attribute))
+    except (TypeError, ValueError, IndexError, AttributeError):
+        return _ABSENT
 
 
 def _layers(trt: Any, network: Any) -> list[dict[str, Any]]:
@@ -272,7 +276,7 @@ def main() -> None:
     for line in sys.stdin:
         try:
             answer = _handle(holder, json.loads(line))
-        except Exception as error:  # noqa: BLE001 - whatever the libraries throw is an answer
+        except Exception as error:  # whatever the libraries throw is an answer
             answer = {"parsed": False, "errors": [], "messages": [f"{type(error).__name__}: {error}"], "layers": []}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()

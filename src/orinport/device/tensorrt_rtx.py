@@ -152,7 +152,7 @@ class Session:
 
     def _start(self) -> subprocess.Popen[str]:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-        child = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+        child = subprocess.Popen(  # our own interpreter and module
             [sys.executable, "-m", "orinport.device.tensorrt_child"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

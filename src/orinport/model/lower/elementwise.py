@@ -56,7 +56,7 @@ def chain(net: Network, operands: Sequence[Operand], op: str, *, base: str | Non
     ranks = [len(o.shape) for o in operands if o.shape is not None]
     rank = max(ranks) if len(ranks) == len(operands) else None
     refs = [net.broadcast(net.tensor(operand), rank) for operand in operands]
-    _check_types(refs, op)
+    _check_types(refs, op, not net.parser.has("pow_integer_base"))
     if len(refs) == 1:
         return net.identity(refs[0])
     out = refs[0]
@@ -65,14 +65,12 @@ def chain(net: Network, operands: Sequence[Operand], op: str, *, base: str | Non
     return out
 
 
-def _check_types(refs: Sequence[Ref], op: str) -> None:
-    booleans = [ref.dtype is DType.BOOL for ref in refs]
-    if op in {"AND", "OR", "XOR"}:
-        if not all(booleans):
-            raise Refused(f"{op} takes only bool inputs.")
-    elif op != "EQUAL" and any(booleans):
-        raise Refused(f"{op} does not take bool inputs.")
-    if op == "POW" and any(ref.dtype in _INTEGERS for ref in refs):
+def _check_types(refs: Sequence[Ref], op: str, strict: bool) -> None:
+    logic = op in {"AND", "OR", "XOR"}
+    for ref in refs:
+        if (ref.dtype is DType.BOOL) is not logic and op != "EQUAL":
+            raise Refused(f"{op} takes only bool inputs." if logic else f"{op} does not take bool inputs.")
+    if op == "POW" and strict and any(ref.dtype in _INTEGERS for ref in refs):
         raise Refused("POW does not take integer inputs.")
 
 
@@ -86,11 +84,20 @@ def binary(op: str) -> Lowering:
 
 
 def power(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
-    """Pow to POW; from 10.8 on integer exponents are cast first."""
+    """Pow to POW; from 10.8 on integer exponents are cast first, from 10.12 on integer bases as well."""
     base, exponent = need(inputs, 0), need(inputs, 1)
-    if exponent.dtype in _INTEGERS and net.parser.has("pow_integer_exponent"):
-        exponent = net.cast(net.tensor(exponent), base.dtype)
-    return [chain(net, [base, exponent], "POW")]
+    if _INTEGERS.isdisjoint((base.dtype, exponent.dtype)) or (
+        base.dtype is exponent.dtype and net.parser.has("pow_integer_base")
+    ):
+        return [chain(net, [base, exponent], "POW")]
+    if not net.parser.has("pow_integer_base"):
+        if exponent.dtype in _INTEGERS and net.parser.has("pow_integer_exponent"):
+            exponent = net.cast(net.tensor(exponent), base.dtype)
+        return [chain(net, [base, exponent], "POW")]
+    work = DType.FP32 if base.dtype in _INTEGERS else base.dtype
+    first = net.cast(net.tensor(base), work)
+    out = chain(net, [first, net.cast(net.tensor(exponent), work)], "POW")
+    return [net.cast(net.tensor(out), base.dtype) if base.dtype in _INTEGERS else out]
 
 
 def or_equal(net: Network, a: Operand, b: Operand, op: str) -> Ref:
@@ -156,7 +163,9 @@ def is_inf(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     if negative and positive:
         return unary("ISINF")(net, node, inputs)
     ref = net.tensor(need(inputs, 0))
-    zero = net.constant(0.0, ref.dtype, (1,) * len(ref.shape or ()))
+    zero = net.constant(0.0, DType.FP32, (1,) * len(ref.shape or ()))
+    if net.parser.has("is_inf_cast"):
+        zero = net.cast(zero, ref.dtype)
     if negative or positive:
         side = net.elementwise(ref, zero, "LESS" if negative else "GREATER", base=None)
         return [net.elementwise(side, net.unary(ref, "ISINF", base=None), "AND", base=None)]
@@ -204,13 +213,11 @@ def mish(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
 
 
 def swish(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
-    """Swish to SIGMOID and a product, scaled inside where alpha is not 1."""
+    """Swish to a product with alpha, SIGMOID and a product."""
     ref = net.tensor(need(inputs, 0))
-    inner = ref
-    alpha = real(node, "alpha", 1.0)
-    if alpha != 1.0:
-        scale = net.constant(alpha, ref.dtype, (1,) * len(ref.shape or ()))
-        inner = net.elementwise(ref, scale, "PROD", base=None)
+    scale = net.cast(net.constant(real(node, "alpha", 1.0), DType.FP32, (1,)), ref.dtype)
+    scale, ref = net.broadcast_pair(scale, ref)
+    inner = net.elementwise(scale, ref, "PROD", base=None)
     return [chain(net, [ref, _activate(net, inner, "SIGMOID")], "PROD")]
 
 
@@ -235,7 +242,7 @@ def clip_constant(net: Network, node: ir.Node, inputs: Inputs) -> tuple[float, f
 def clip(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     """Clip to the activation CLIP; to MAX and MIN for integers and runtime bounds."""
     operand = need(inputs, 0)
-    refuse_types(operand, DType.UINT8)
+    refuse_types(operand, DType.UINT8, DType.INT8)
     runtime = any(o is not None and not o.is_weights for o in inputs[1:])
     # The parser counts an absent bound as a runtime one.
     absent = any(o is None for o in inputs[1:])
@@ -244,14 +251,16 @@ def clip(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
         assert bounds is not None
         return [_activate(net, operand, "CLIP", *bounds)]
     ref = net.tensor(operand)
-    low = _bound(net, node, inputs, 1, ref.dtype, "min")
-    high = _bound(net, node, inputs, 2, ref.dtype, "max")
+    rank = len(ref.shape) if ref.shape is not None and net.parser.has("scalar_rank") else 0
+    low = _bound(net, node, inputs, 1, ref.dtype, rank)
+    high = _bound(net, node, inputs, 2, ref.dtype, rank)
     ref, low = net.broadcast_pair(ref, low)
     ref, high = net.broadcast_pair(ref, high)
     return [net.elementwise(net.elementwise(ref, low, "MAX", base=None), high, "MIN", base=None)]
 
 
-def _bound(net: Network, node: ir.Node, inputs: Inputs, index: int, dtype: DType, attribute: str) -> Ref:
+def _bound(net: Network, node: ir.Node, inputs: Inputs, index: int, dtype: DType, rank: int) -> Ref:
+    attribute = ("", "min", "max")[index]
     operand = inputs[index] if len(inputs) > index else None
     if operand is not None:
         return net.tensor(operand)
@@ -259,7 +268,7 @@ def _bound(net: Network, node: ir.Node, inputs: Inputs, index: int, dtype: DType
     value = limit if attribute == "max" else -limit
     if has(node, attribute):
         value = real(node, attribute, value)
-    return net.constant(value, dtype, ())
+    return net.constant(value, dtype, (1,) * rank)
 
 
 def _limit(dtype: DType) -> float:
@@ -309,9 +318,8 @@ def zeros_like(net: Network, ref: Ref) -> Ref:
 
     zero = net.constant(0.0, DType.FP32, ())
     if net.parser.has("zero_by_slice"):
-        shape = shape_of(net, ref).tensor(net)
-        order = net.cast(zero, ref.dtype)
-        return constant_of_shape(net, order, of_tensor(shape))
+        value = net.cast(zero, ref.dtype)
+        return constant_of_shape(net, value, of_tensor(shape_of(net, ref).tensor(net)))
     zero, other = net.broadcast_pair(net.cast(zero, ref.dtype), ref)
     return net.elementwise(other, zero, "PROD", base=net.helper("createZeroTensor"))
 

@@ -156,8 +156,8 @@ def _cast_vector(net: Network, vector: Vector, dtype: DType, name: str) -> Vecto
 
 def _random(net: Network, node: ir.Node, op: str, dims: Vector, dtype: DType) -> Ref:
     if has(node, "dtype"):
-        made = trt_type_of_code(integer(node, "dtype", 1), net.parser)
-        if made not in {DType.FP32, DType.FP16}:
+        made = {1: DType.FP32, 10: DType.FP16}.get(integer(node, "dtype", 1))
+        if made is None:
             raise Refused("Random numbers of another type than fp32 and fp16.")
         dtype = made
     low, high = ("low", "high") if op == "RANDOM_UNIFORM" else ("mean", "scale")
@@ -235,14 +235,15 @@ def non_zero(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
 def _iota(net: Network, dims: Vector, axis: int) -> Ref:
     """Row or column numbers."""
     assert dims.size is not None
-    start = net.constant(0, DType.INT32, ())
     step = [0] * dims.size
     step[axis] = 1
-    delta = net.constant(step, DType.INT32)
-    extent = dims.tensor(net)
     base = net.helper("iota")
     # FILL is created before its inputs; its place among the layers is that of its creation.
-    out = net.add(LayerKind.FILL, (extent, start, delta), dims.values, DType.INT32, {"op": "LINSPACE"}, base=base)
+    out = net.add(LayerKind.FILL, (), dims.values, DType.INT32, {"op": "LINSPACE"}, base=base, constant=True)
+    start = net.constant(0, DType.INT32, ())
+    delta = net.constant(step, DType.INT32)
+    for extra in (dims.copy().tensor(net), start, delta):
+        net.append_input(out, extra)
     return net.cast(out, DType.INT64) if net.parser.has("int64") else out
 
 
@@ -296,10 +297,11 @@ def non_max_suppression(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     thresholds = [_scalar(net, o) for o in inputs[3:5] if o is not None]
     turned = transpose_to(net, scores, (0, 2, 1))
     attributes = {"center_point_box": integer(node, "center_point_box", 0)}
+    index = DType.INT64 if net.parser.has("int64_indices") else DType.INT32
     out, _ = net.add_layer(
-        LayerKind.NMS, (boxes, turned, most, *thresholds), ((None, DType.INT32), ((), DType.INT32)), attributes
+        LayerKind.NMS, (boxes, turned, most, *thresholds), ((None, index), ((), DType.INT32)), attributes
     )
-    return [net.cast(out, DType.INT64) if net.parser.has("int64") else out]
+    return [net.cast(out, DType.INT64) if net.parser.has("int64") and index is DType.INT32 else out]
 
 
 def _scalar(net: Network, operand: Ref | Weights) -> Ref:

@@ -9,7 +9,7 @@ import numpy as np
 from orinport.model.layer import DType, LayerKind
 from orinport.model.lower.network import Network, Ref, Refused, Weights
 from orinport.model.lower.table import TABLE
-from orinport.model.lower.types import trt_type
+from orinport.model.lower.types import known_type, trt_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Lowerer"]
 
+_RAW_UINT8 = frozenset({"QuantizeLinear", "DequantizeLinear"})
 _DEFAULT_DOMAINS = frozenset({"", "ai.onnx"})
 
 
@@ -40,8 +41,37 @@ class Lowerer:
             if value.const_value is not None:
                 continue
             self._values[value] = self._name(value, Ref(value.name or "", None, DType.UNKNOWN))
+            self._check_type(value, "Input")
         for node in graph:
             self._lower(node)
+        for value in graph.outputs:
+            self._output(value)
+
+    def _check_type(self, value: ir.Value, role: str) -> None:
+        """A network input or output of a type that TensorRT lacks stops the whole import."""
+        if known_type(value.dtype, self.net.parser):
+            return
+        self.net.node_name = value.name or ""
+        self.net.node_display = f"{role}:{value.name}"
+        reason = f"TensorRT {self.net.parser.version} has no element type {value.dtype}."
+        known = self._values.get(value)
+        outputs = [] if role == "Output" else [(None, DType.UNKNOWN)]
+        attributes = {"op_type": role, "domain": "", "reason": reason}
+        refs = [known] if role == "Output" and isinstance(known, Ref) else []
+        made = self.net.add_layer(LayerKind.UNSUPPORTED, refs, outputs, attributes, constant=False)
+        if made:
+            self._values[value] = self._name(value, made[0])
+
+    def _output(self, value: ir.Value) -> None:
+        """Mark an output: weights become a CONSTANT, an input of the network is copied first."""
+        self._check_type(value, "Output")
+        operand = self.operand(value)
+        if isinstance(operand, Weights):
+            self.net.node_display = ""
+            self._name(value, self.net.tensor(operand))
+        elif isinstance(operand, Ref) and value.is_graph_input():
+            self.net.node_display = ""
+            self.net.identity(operand)
 
     # --- values ----------------------------------------------------------------------------------------------
 
@@ -61,6 +91,8 @@ class Lowerer:
         tensor = value.const_value
         if tensor is None:
             return self._name(value, Ref(value.name or "", None, DType.UNKNOWN))
+        if not known_type(tensor.dtype, self.net.parser):
+            raise Refused(f"TensorRT {self.net.parser.version} has no element type {tensor.dtype} for constants.")
         dims = tuple(int(d) for d in tensor.shape.numpy())
         return Weights(value.name or "", dims, trt_type(tensor.dtype, self.net.parser), self._reader(value))
 
@@ -76,7 +108,7 @@ class Lowerer:
                 array, dtype = np.asarray(attribute.value, dtype=np.int64), self.net.int64
             else:
                 continue
-            return Weights(node.outputs[0].name or "", array.shape, dtype, lambda: array)
+            return _held(node.outputs[0].name or "", array, dtype)
         return None
 
     def _reader(self, value: ir.Value) -> Callable[[], np.ndarray | None]:
@@ -91,7 +123,10 @@ class Lowerer:
         shape = value.shape
         if shape is not None:
             dims = shape.dims
-            if all(type(d) is int for d in dims):
+            for dim in dims:
+                if type(dim) is not int:
+                    break
+            else:
                 ref.shape = dims  # type: ignore[assignment]
         if ref.dtype is DType.UNKNOWN:
             ref.dtype = trt_type(value.dtype, self.net.parser)
@@ -110,19 +145,18 @@ class Lowerer:
             first = outputs[0].name if outputs else ""
             net.node_name = f"node_of_{first}"
             net.node_display = f"{op_type}:{first}"
-        if outputs and all(value.const_value is not None for value in outputs):
+        if outputs and None not in [value.const_value for value in outputs]:
             # Known at build time: as good as an initializer. Layers for it would only be folded again.
             return
         if op_type == "Constant" and node.domain in _DEFAULT_DOMAINS and (weights := self._constant(node)):
             self._values[outputs[0]] = weights
             return
-        inputs = [self.operand(value) for value in node.inputs]
         mark = net.mark()
+        inputs: list[Ref | Weights | None] = []
         try:
+            inputs = [self.operand(value) for value in node.inputs]
             made = self._made(node, inputs)
-            wanted = len(outputs)
-            if len(made) < wanted:
-                raise Refused(f"{wanted} outputs are asked for, {len(made)} are made.")
+            self._check(node, made)
         except Refused as refusal:
             net.rewind(mark)
             made = self._unsupported(node, inputs, str(refusal))
@@ -131,11 +165,24 @@ class Lowerer:
                 self._name(value, operand)
             self._values[value] = operand
 
+    def _check(self, node: ir.Node, made: Outputs) -> None:
+        outputs = node.outputs
+        if len(made) < len(outputs):
+            raise Refused(f"{len(outputs)} outputs are asked for, {len(made)} are made.")
+        for value, operand in zip(outputs, made, strict=False):
+            if operand.dtype is DType.UINT8 and not operand.is_weights and not value.is_graph_output():
+                raise Refused("UINT8 is a type for inputs and outputs of the network, not in between.")
+
     def _made(self, node: ir.Node, inputs: Inputs) -> Outputs:
-        if node.domain in _DEFAULT_DOMAINS and node.op_type in self.net.parser.operators:
+        if (defect := self.model.defect(node)) is not None:
+            raise Refused(f"The node is not valid: {defect}.")
+        if node.op_type in self.net.parser.operators:
+            # The parser goes by the operator's name; it does not look at the domain.
             function = TABLE.get(node.op_type)
             if function is None:
                 raise Refused("The parser takes it, but its lowering is not known.")
+            if node.op_type not in _RAW_UINT8:
+                inputs = _widened(inputs)
             return function(self.net, node, inputs)
         return self._plugin(node, inputs)
 
@@ -153,3 +200,20 @@ class Lowerer:
         specs = [(None, DType.UNKNOWN) for _ in node.outputs]
         attributes = {"op_type": node.op_type, "domain": node.domain, "reason": reason}
         return list(self.net.add_layer(LayerKind.UNSUPPORTED, refs, specs, attributes, constant=False))
+
+
+def _held(name: str, array: np.ndarray, dtype: DType) -> Weights:
+    return Weights(name, array.shape, dtype, lambda: array)
+
+
+def _widened(inputs: Inputs) -> Inputs:
+    """UINT8 constants are INT32 to the parser, save for those of quantization."""
+    for operand in inputs:
+        if isinstance(operand, Weights) and operand.dtype is DType.UINT8:
+            break
+    else:
+        return inputs
+    return [
+        Weights(o.name, o.shape, DType.INT32, o.read) if isinstance(o, Weights) and o.dtype is DType.UINT8 else o
+        for o in inputs
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING
 
 from orinport.model.lower.graph import Lowerer
@@ -23,7 +24,15 @@ def lower(model: Model, *, tensorrt: Version) -> tuple[Layer, ...]:
     nothing but shapes and other build-time values have outputs that are all `constant`: the builder folds
     them. An operator that only a plugin can run becomes PLUGIN, one that cannot be built UNSUPPORTED.
     """
-    net = Network(parser_of(tensorrt), model.opset)
+    net = Network(parser_of(tensorrt), model.graph.opset_imports.get("", 0))
     lowerer = Lowerer(model, net)
-    lowerer.run(model.graph)
-    return net.finish(lowerer.named)
+    # A network of many nodes makes many small values that all stay: looking for garbage among them takes
+    # as long as the work itself.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        lowerer.run(model.graph)
+        return net.finish(lowerer.named)
+    finally:
+        if collecting:
+            gc.enable()

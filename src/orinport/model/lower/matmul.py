@@ -48,7 +48,8 @@ def gemm(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
 
 
 def _scaled(net: Network, factor: float, ref: Ref, base: str | None) -> Ref:
-    constant, ref = net.broadcast_pair(net.constant(factor, ref.dtype, ()), ref)
+    shape = (1,) * len(ref.shape or ()) if net.parser.has("scalar_rank") else ()
+    constant, ref = net.broadcast_pair(net.constant(factor, ref.dtype, shape), ref)
     return net.elementwise(constant, ref, "PROD", base=base)
 
 
@@ -67,6 +68,8 @@ def matmul(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     out = net.matmul(a, ops[0], b, ops[1])
     rank = None if out.shape is None else len(out.shape)
     if head:
+        if out.shape is not None and out.shape[0] != 1:
+            raise Refused("A vector times a batch of matrices.")
         # The vector became a 1 x K matrix behind leading ones, so the row dimension goes.
         out = net.squeeze(out, [0])
     if tail and rank is not None:

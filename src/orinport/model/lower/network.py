@@ -54,6 +54,19 @@ _TYPE_NAMES = {
 """How TensorRT spells the kind in `(Unnamed Layer* 3) [ElementWise]`, where it is not plain capitals."""
 
 
+_NOT_OF_UINT8 = frozenset(
+    {
+        LayerKind.ACTIVATION,
+        LayerKind.CONVOLUTION,
+        LayerKind.ELEMENTWISE,
+        LayerKind.MATRIX_MULTIPLY,
+        LayerKind.POOLING,
+        LayerKind.REDUCE,
+        LayerKind.UNARY,
+    }
+)
+
+
 class Refused(Exception):  # noqa: N818 - it is the parser's answer, not a defect
     """The parser of this version does not take the node, for the given reason."""
 
@@ -132,6 +145,7 @@ class Network:
         self._drafts: list[_Draft] = []
         self._names: dict[str, int] = {}
         self._constants: dict[str, Ref] = {}
+        self._strict = parser.has("strongly_typed")
         self._modern_names = parser.has("int64")
 
     # --- layers ----------------------------------------------------------------------------------------------
@@ -168,11 +182,16 @@ class Network:
             name = f"(Unnamed Layer* {index}) [{_TYPE_NAMES.get(kind) or kind.value.title()}]"
         else:
             name = self._unique(base or self.node_name)
+        constants = 0
+        for ref in inputs:
+            constants += ref.constant
+            if ref.dtype is DType.UINT8 and kind in _NOT_OF_UINT8 and (attributes or {}).get("op") != "EQUAL":
+                raise Refused("UINT8 is a type for inputs and outputs of the network, not to compute with.")
         if constant is None:
-            constant = bool(inputs) and all(ref.constant for ref in inputs)
+            constant = 0 < constants == len(inputs)
         refs: list[Ref] = []
-        for position, (shape, dtype) in enumerate(outputs):
-            suffix = "_output" if position == 0 else f"_output_{position}"
+        for shape, dtype in outputs:
+            suffix = f"_output_{len(refs)}" if refs else "_output"
             refs.append(Ref(name + suffix, shape, dtype, constant))
         self._drafts.append(_Draft(kind, name, list(inputs), refs, self.node_display, dict(attributes or {})))
         return refs
@@ -347,6 +366,8 @@ class Network:
 
     def elementwise(self, a: Ref, b: Ref, op: str, *, base: str | None = "") -> Ref:
         """ELEMENTWISE of two tensors of one rank."""
+        if a.dtype is not b.dtype and self._strict and DType.UNKNOWN not in (a.dtype, b.dtype):
+            raise Refused(f"{op} of {a.dtype.value} and {b.dtype.value}, in a strongly typed network.")
         dtype = DType.BOOL if op in _BOOLEAN else a.dtype
         shape = broadcast_shape(a.shape, b.shape)
         values = _computed(op, a.values, b.values)
@@ -433,16 +454,18 @@ class Network:
             return made
 
         return tuple(
-            Layer(
-                index,
-                draft.name,
-                draft.kind,
-                tuple([tensor(ref) for ref in draft.inputs]),
-                tuple([tensor(ref) for ref in draft.outputs]),
-                (draft.node,) if draft.node else (),
-                draft.attributes,
-            )
-            for index, draft in enumerate(self._drafts)
+            [
+                Layer(
+                    index,
+                    draft.name,
+                    draft.kind,
+                    tuple([tensor(ref) for ref in draft.inputs]),
+                    tuple([tensor(ref) for ref in draft.outputs]),
+                    (draft.node,) if draft.node else (),
+                    draft.attributes,
+                )
+                for index, draft in enumerate(self._drafts)
+            ]
         )
 
 

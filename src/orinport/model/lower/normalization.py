@@ -117,7 +117,8 @@ def instance_normalization(net: Network, node: ir.Node, inputs: Inputs) -> Outpu
 
 def group_normalization(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     """GroupNormalization to NORMALIZATION; that of opset 21 around one without scale and bias."""
-    if net.opset < 21 or not net.parser.has("group_norm_21"):
+    decomposed = net.parser.has("group_norm_21") and not net.parser.has("native_group_norm_21")
+    if net.opset < 21 or not decomposed:
         return [_native(net, node, inputs)]
     from orinport.model.lower.vector import constant_of_shape, gather, known, of_tensor, shape_of
 

@@ -102,6 +102,8 @@ def lp_pool(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
         raise Refused(f"p = {p}; only 1 and 2 are taken.")
     if ref.dtype not in {DType.FP32, DType.FP16}:
         raise Refused(f"Inputs of type {ref.dtype.value}; only fp32 and fp16 are taken.")
+    if any(d != 1 for d in integers(node, "dilations") or ()):
+        raise Refused("Dilated pools are not taken.")
     ceil = net.parser.has("int64") and integer(node, "ceil_mode", 0) != 0
     window = window_of(node, kernel, ceil=ceil, exclusive=False)
     size = net.constant(float(prod(window.kernel)), ref.dtype, (1,) * len(ref.shape))

@@ -139,10 +139,32 @@ def reduce_log_sum(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     return unary("LOG")(net, node, [total])
 
 
+def _stable_log_sum_exp(net: Network, node: ir.Node, inputs: Inputs) -> Ref:
+    """The maximum, made 0 where it is infinite, is taken off before EXP and put back after LOG."""
+    refuse_types(need(inputs, 0), DType.BOOL, DType.UINT8, DType.INT32, DType.INT64)
+    ref = net.tensor(need(inputs, 0))
+    rank = _rank(ref)
+    axes_operand = inputs[1] if len(inputs) > 1 and not has(node, "axes") else None
+    if axes_operand is not None and not axes_operand.is_weights:
+        raise Refused("The axes are not known at build time.")
+    axes = integers(node, "axes") or whole_numbers(axes_operand) or tuple(range(rank))
+    axes = tuple(axis_of(axis, rank) for axis in axes)
+    keep = integer(node, "keepdims", 1) != 0
+    largest = net.reduce(ref, "MAX", axes, True)
+    infinite = net.unary(largest, "ISINF")
+    zero = net.broadcast(net.constant(0.0, ref.dtype, (), base="tmp_weight"), rank)
+    finite = net.select(infinite, zero, largest)
+    powers = net.unary(net.elementwise(ref, finite, "SUB"), "EXP")
+    total = net.unary(net.reduce(powers, "SUM", axes, keep), "LOG")
+    return net.elementwise(total, largest if keep else net.squeeze(largest, sorted(axes)), "SUM")
+
+
 def reduce_log_sum_exp(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     """ReduceLogSumExp to EXP, REDUCE and LOG. The axes input is lost on the way, as in the parser."""
     if _is_copy(net, node, inputs):
         return [net.identity(need(inputs, 0))]
+    if net.parser.has("stable_log_sum_exp"):
+        return [_stable_log_sum_exp(net, node, inputs)]
     return reduce_log_sum(net, node, list(unary("EXP")(net, node, inputs)))
 
 
@@ -305,8 +327,9 @@ def topk(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     shape = None if k is None else (*ref.shape[:axis], k, *ref.shape[axis + 1 :])
     attributes = {"op": "MAX" if largest else "MIN", "k": k, "axes": (axis,)}
     # The layer comes first, the scalar K after it.
+    index_type = DType.INT64 if net.parser.has("int64_indices") else DType.INT32
     values, indices = net.add_layer(
-        LayerKind.TOPK, (ref,), ((shape, ref.dtype), (shape, DType.INT32)), attributes, constant=ref.constant
+        LayerKind.TOPK, (ref,), ((shape, ref.dtype), (shape, index_type)), attributes, constant=ref.constant
     )
     if k_operand is not None and net.parser.has("topk_runtime_k"):
         net.append_input(values, to_scalar(net, k_operand))
@@ -314,7 +337,7 @@ def topk(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
         values, indices = net.squeeze(values, [1]), net.squeeze(indices, [1])
     if whole:
         values = net.cast(values, DType.INT32)
-    if net.parser.has("int64"):
+    if net.parser.has("int64") and not net.parser.has("int64_indices"):
         indices = net.cast(indices, DType.INT64)
     return [values, indices]
 

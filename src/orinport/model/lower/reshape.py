@@ -112,9 +112,10 @@ def squeeze(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     shape = None if ref.shape is None else tuple(d for i, d in enumerate(ref.shape) if i not in places)
     if not net.parser.has("squeeze_layer"):
         return [net.shuffle(ref, shape)]
-    where = _axes_tensor(net, inputs, axes)
     values = None if ref.values is None or shape is None else ref.values.reshape(shape)
-    return [net.add(LayerKind.SQUEEZE, (ref, where), shape, ref.dtype, constant=ref.constant, values=values)]
+    absent = net.parser.has("squeeze_all") and _axes(net, node, inputs) is None
+    refs = (ref,) if absent else (ref, _axes_tensor(net, inputs, axes))
+    return [net.add(LayerKind.SQUEEZE, refs, shape, ref.dtype, constant=ref.constant, values=values)]
 
 
 def unsqueeze(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:

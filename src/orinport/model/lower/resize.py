@@ -85,6 +85,11 @@ def resize(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     rank = len(ref.shape)
     if rank == 0:
         raise Refused("A scalar cannot be resized.")
+    if net.parser.has("int64"):
+        if integer(node, "antialias", 0):
+            raise Refused("Resize with antialiasing.")
+        if (policy := text(node, "keep_aspect_ratio_policy", "stretch")) != "stretch":
+            raise Refused(f"keep_aspect_ratio_policy = {policy!r}.")
     attributes = _settings(net, node)
     axes = _axes(net, node, rank)
     sizes = inputs[3] if net.opset >= 11 and len(inputs) > 3 else None
@@ -170,6 +175,8 @@ def _spread(shape: tuple[int, ...], sizes: list[int], axes: tuple[int, ...] | No
 
 def _runtime_shape(net: Network, ref: Ref, scales: Operand) -> Ref:
     """Scales that are computed in the network, times the shape, rounded down."""
+    if net.parser.has("strongly_typed"):
+        raise Refused("Scales that are not known at build time, in a strongly typed network.")
     dims = shape_of(net, ref).tensor(net)
     to_float = _cast(net, dims, DType.FP32, "floatCast")
     factor = net.tensor(scales)

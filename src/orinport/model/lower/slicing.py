@@ -126,12 +126,12 @@ def slice_op(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     if places is None:
         if not net.parser.has("slice_axes"):
             raise Refused("The axes of Slice are not known at build time.")
-        raise Refused("Slice with runtime axes.")
+        return [_slice_with_axes(net, ref, dims, axes, starts, ends, steps)]
     places = tuple(axis_of(axis, dims.size) for axis in places)
     if len(set(places)) != len(places):
         raise Refused("An axis is given twice.")
     if net.parser.has("slice_axes"):
-        return [_slice_with_axes(net, ref, dims, places, starts, ends, steps)]
+        return [_slice_with_axes(net, ref, dims, known(*places), starts, ends, steps)]
     if places != tuple(range(dims.size)):
         subscripts = subscripts_of(places, dims.size)
         starts = interlace(net, similar(net, dims, 0), starts, subscripts)
@@ -144,14 +144,22 @@ def slice_op(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
 
 
 def _slice_with_axes(
-    net: Network, ref: Ref, dims: Vector, places: tuple[int, ...], starts: Vector, ends: Vector, steps: Vector
+    net: Network, ref: Ref, dims: Vector, axes: Vector, starts: Vector, ends: Vector, steps: Vector
 ) -> Ref:
-    part = gather(net, dims, known(*places))
+    part = gather(net, dims, axes)
     starts, ends = decode_bounds(net, part, steps, starts, ends)
     sizes = slice_sizes(net, starts, ends, steps, part)
     zeros = similar(net, part, 0)
     sizes = v_max(net, zeros, sizes)
-    return add_slice(net, ref, starts, sizes, steps, axes=places)
+    places = axes.values
+    if places is not None:
+        places = tuple(axis_of(axis, dims.size) for axis in places)
+    out = add_slice(net, ref, starts, sizes, steps, axes=places)
+    if axes.known is None:
+        net.append_input(out, axes.tensor(net))
+        if places is None:
+            out.shape = None
+    return out
 
 
 def _static_int32(inputs: Inputs) -> bool:
@@ -186,6 +194,8 @@ def split(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     rank = len(ref.shape)
     axis = axis_of(integer(node, "axis", 0), rank)
     count = len(node.outputs)
+    if net.opset >= 13 and len(inputs) > 1 and inputs[1] is not None and not inputs[1].is_weights:
+        return _runtime_split(net, ref, axis, of_tensor(net.tensor(inputs[1])), count)
     sizes = _split_sizes(net, node, inputs, ref.shape[axis], count)
     if len(sizes) != count:
         raise Refused(f"{len(sizes)} sizes for {count} outputs.")
@@ -198,6 +208,25 @@ def split(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
         begin[axis], extent[axis] = start, size
         outputs.append(net.slice(ref, begin, extent, [1] * rank))
         start += size
+    return outputs
+
+
+def _runtime_split(net: Network, ref: Ref, axis: int, sizes: Vector, count: int) -> Outputs:
+    """SLICE with sizes, and starts but the first, that are computed in the network."""
+    dims = shape_of(net, ref)
+    assert dims.size is not None
+    subscripts = subscripts_of([axis], dims.size)
+    zeros, ones = similar(net, dims, 0), similar(net, dims, 1)
+    starts, start = zeros, known(0)
+    part = known()
+    outputs: Outputs = []
+    for index in range(count):
+        if index:
+            start = v_add(net, start, part)
+            starts = interlace(net, zeros, start, subscripts)
+        part = gather(net, sizes, known(index))
+        extent = interlace(net, dims, part, subscripts)
+        outputs.append(add_slice(net, ref, starts, extent, ones))
     return outputs
 
 
@@ -411,7 +440,7 @@ def _add_scatter(net: Network, inputs: Inputs, mode: str, axis: int) -> Ref:
         for part in (indices, updates):
             if part.shape is not None and data.shape is not None and len(part.shape) != len(data.shape):
                 raise Refused("Data, indices and updates have different ranks.")
-    if net.parser.has("int64"):
+    if net.parser.has("int64") and not net.parser.has("scatter_any_index"):
         kind = {"to": DType.INT32.value}
         indices = net.add(LayerKind.CAST, (indices,), indices.shape, DType.INT32, kind, base=None)
     return net.add(LayerKind.SCATTER, (data, indices, updates), data.shape, data.dtype, {"mode": mode, "axis": axis})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from orinport.model.layer import DType
 from orinport.model.lower import (
     convolution,
     elementwise,
@@ -11,6 +12,7 @@ from orinport.model.lower import (
     matmul,
     normalization,
     pooling,
+    quantization,
     reduction,
     reshape,
     resize,
@@ -89,6 +91,7 @@ TABLE: Mapping[str, Lowering] = {
     "CumSum": reduction.cumsum,
     "DeformConv": convolution.deform_conv,
     "DepthToSpace": reshape.depth_to_space,
+    "DequantizeLinear": quantization.dequantize(),
     "Dropout": reshape.dropout,
     "Einsum": matmul.einsum,
     "Elu": elementwise.activation("ELU", ("alpha", 1.0)),
@@ -134,6 +137,7 @@ TABLE: Mapping[str, Lowering] = {
     "Pad": slicing.pad,
     "ParametricSoftplus": elementwise.activation("SOFTPLUS", ("alpha", 1.0), ("beta", 1.0)),
     "Pow": elementwise.power,
+    "QuantizeLinear": quantization.quantize(),
     "RandomNormal": generate.random("RANDOM_NORMAL"),
     "RandomNormalLike": generate.random_like("RANDOM_NORMAL"),
     "RandomUniform": generate.random("RANDOM_UNIFORM"),
@@ -165,6 +169,10 @@ TABLE: Mapping[str, Lowering] = {
     "Split": slicing.split,
     "Squeeze": reshape.squeeze,
     "Swish": elementwise.swish,
+    "TRT_FP8DequantizeLinear": quantization.dequantize(DType.FP8),
+    "TRT_FP8QuantizeLinear": quantization.quantize(DType.FP8),
+    "TRT_INT4DequantizeLinear": quantization.dequantize(DType.INT4),
+    "TRT_INT4QuantizeLinear": quantization.quantize(DType.INT4),
     "Tanh": elementwise.activation("TANH"),
     "ThresholdedRelu": elementwise.activation("THRESHOLDED_RELU", ("alpha", 1.0)),
     "Tile": reshape.tile,

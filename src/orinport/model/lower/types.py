@@ -11,7 +11,7 @@ from orinport.model.layer import DType
 if TYPE_CHECKING:
     from orinport.model.lower.version import Parser
 
-__all__ = ["trt_type", "trt_type_of_code"]
+__all__ = ["known_type", "trt_type", "trt_type_of_code"]
 
 _TYPES = {
     ir.DataType.FLOAT: DType.FP32,
@@ -22,13 +22,14 @@ _TYPES = {
     ir.DataType.INT8: DType.INT8,
     ir.DataType.UINT8: DType.UINT8,
     ir.DataType.INT4: DType.INT4,
+    ir.DataType.FLOAT4E2M1: DType.FP4,
     ir.DataType.INT16: DType.INT16,
     ir.DataType.INT32: DType.INT32,
     ir.DataType.INT64: DType.INT64,
     ir.DataType.BOOL: DType.BOOL,
     ir.DataType.STRING: DType.STRING,
 }
-_NEW = frozenset({DType.BF16, DType.FP8, DType.INT4})
+_NEW = frozenset({DType.BF16, DType.FP8, DType.INT4, DType.FP4})
 """Types that came with TensorRT 9 and 10."""
 
 
@@ -38,6 +39,13 @@ def trt_type(dtype: ir.DataType | None, parser: Parser) -> DType:
         return DType.UNKNOWN
     made = _TYPES.get(dtype, DType.UNKNOWN)
     return DType.INT32 if made is DType.INT64 and not parser.has("int64") else made
+
+
+def known_type(dtype: ir.DataType | None, parser: Parser) -> bool:
+    """Whether a tensor of that element type can be in a network. What is not known counts as yes."""
+    if dtype is None or dtype is ir.DataType.UNDEFINED:
+        return True
+    return trt_type_of_code(int(dtype), parser) is not None
 
 
 def trt_type_of_code(code: int, parser: Parser) -> DType | None:
