@@ -67,7 +67,7 @@ class ConvolutionPadding(LayerRule):
             return
         kernel = layer["kernel"]
         for pads in (before, after):
-            for pad, size in zip(pads, kernel, strict=True):
+            for pad, size in zip(pads, kernel, strict=False):
                 if pad >= size:
                     yield finding(
                         self,
