@@ -110,7 +110,11 @@ def _write_weights(graph: ir.Graph, file: Path, location: str) -> None:
                 continue
             stream.write(b"\0" * (-stream.tell() % _ALIGNMENT))
             offset = stream.tell()
-            stream.write(tensor.tobytes())
+            write = getattr(tensor, "tofile", None)
+            if write is None:
+                stream.write(tensor.tobytes())
+            else:
+                write(stream)
             value.const_value = ir.ExternalTensor(
                 location,
                 offset,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["apply_shapes", "parse_shapes"]
 
 _MAX_SPEC = 20_000
-_DIMS = r"\[[-\d,\s]*\]|-?\d+(?:[xX]-?\d+)*|-?\d+(?:,-?\d+)*"
+_DIMS = r"\[[-\d,\s]*\]|-?\d+(?:[xX]-?\d+)+|-?\d+(?:,-?\d+)*"
 _ENTRY = re.compile(rf"(?P<name>.+?):(?P<dims>{_DIMS})(?:,|$)", re.DOTALL)
 _HINT = "Write --shapes x:1x3x224x224, x:1,3,224,224 or x:[1,3,224,224]."
 
@@ -45,9 +45,13 @@ def parse_shapes(shapes: str | Sequence[str] | Mapping[str, Sequence[int]] | Non
 
 def _dims(name: object, dims: object) -> tuple[int, ...]:
     try:
-        return tuple(int(d) for d in dims if int(d) == d)  # type: ignore[attr-defined]
+        given = list(dims)  # type: ignore[call-overload]
+        whole = tuple(int(d) for d in given)
     except (TypeError, ValueError) as error:
         raise OrinportError(f"The shape {dims!r} for the input {name!r} is no sequence of integers.") from error
+    if isinstance(dims, str) or list(whole) != given:
+        raise OrinportError(f"The shape {dims!r} for the input {name!r} is no sequence of integers.")
+    return whole
 
 
 def _entries(text: str) -> list[tuple[str, tuple[int, ...]]]:
