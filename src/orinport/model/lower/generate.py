@@ -125,9 +125,13 @@ def range_op(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     sizes = wanted.values
     attributes = {"op": "LINSPACE"}
     extra = [] if wanted.known is not None else [wanted.tensor(net)]
-    out = net.add(LayerKind.FILL, extra, sizes, dtype, attributes, constant=all(o.is_weights for o in operands))
+    out = net.add(LayerKind.FILL, extra, sizes, dtype, attributes, constant=_all_constant(operands))
     _range_inputs(net, out, start, delta, operands, dtype)
     return [out]
+
+
+def _all_constant(operands: list[Ref | Weights]) -> bool:
+    return all(not isinstance(o, Ref) or o.constant for o in operands)
 
 
 def _range_inputs(

@@ -198,8 +198,8 @@ def expand(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
 
 def _broadcast(net: Network, a: Vector, b: Vector) -> Vector:
     """The broadcast of two shapes, with 0 winning over everything."""
-    largest = v_max(net, a, b)
-    return v_mul(net, largest, v_min(net, a, v_min(net, b, similar(net, b, 1))))
+    smallest = v_min(net, a, v_min(net, b, similar(net, b, 1)))
+    return v_mul(net, v_max(net, a, b), smallest)
 
 
 def tile(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
