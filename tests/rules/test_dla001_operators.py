@@ -350,3 +350,10 @@ def test_contradicting_documents_are_said_where_the_layer_counts_as_taken(
     checked: Layer, where: tuple[str, ...], expected: str
 ) -> None:
     assert verdict("DLA018", checked, *where) == expected
+
+
+@pytest.mark.parametrize(("to", "expected"), [(DType.FP16, "kept"), (DType.INT8, "kept"), (DType.FP32, "unknown")])
+def test_cast_behind_a_comparison_has_to_give_what_the_dla_has(to: DType, expected: str) -> None:
+    compare = elementwise("EQUAL", name="c")
+    behind = layer(LayerKind.CAST, (tensor("c", dtype=DType.BOOL),), (tensor("m", dtype=to),), to=to.value)
+    assert verdict("DLA034", behind, *JP62, "int8", layers=(compare, behind)) == expected

@@ -28,6 +28,7 @@ __all__ = [
     "finding",
     "holding",
     "is_boolean",
+    "is_cast_on_dla",
     "is_or_equal",
     "is_truth",
     "resize_scales",
@@ -157,6 +158,18 @@ def is_truth(layer: Layer, context: Context) -> bool:
     if layer.kind is not LayerKind.ELEMENTWISE:
         return False
     return layer["op"] in COMPARISONS or is_or_equal(layer, context)
+
+
+def is_cast_on_dla(comparison: Layer, context: Context) -> bool:
+    """True if a comparison is taken and its result goes into one Cast to a type that the DLA has, and nowhere else."""
+    row = context.rows.get("K03")
+    if row is None or not is_truth(comparison, context) or not takes_comparison(comparison, context):
+        return False
+    name = comparison.outputs[0].name
+    readers = context.consumers.get(name, ())
+    if len(readers) != 1 or name in context.outputs or readers[0].kind not in (LayerKind.CAST, LayerKind.IDENTITY):
+        return False
+    return readers[0].outputs[0].dtype.value in row.values["to"]
 
 
 def takes_comparison(layer: Layer, context: Context) -> bool:

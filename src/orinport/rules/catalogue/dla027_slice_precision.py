@@ -29,8 +29,7 @@ from typing import TYPE_CHECKING
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import finding, holding, speaking
-from orinport.targets.target import Precision
+from orinport.rules.support import finding, speaking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +37,8 @@ if TYPE_CHECKING:
     from orinport.model.layer import Layer
     from orinport.rules.finding import Finding
     from orinport.rules.rule import Context
+
+_ADVICE = "Set this layer to FP16 (trtexec --layerPrecisions), and expect conversions on both sides."
 
 
 class SlicePrecision(LayerRule):
@@ -47,45 +48,31 @@ class SlicePrecision(LayerRule):
     kinds = (LayerKind.SLICE,)
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
-        rows = context.rows
-        row = rows.get("V01b")
-        if context.precision.value == (row.values["precision"] if row is not None else Precision.FP16.value):
-            doubt = rows.get("OP35")
-            if doubt is not None:
-                yield finding(
-                    self,
-                    layer,
-                    doubt,
-                    "Slice on Xavier stands in the header of TensorRT 8.4 but not in its guide.",
-                    value=context.precision.value,
-                    limit=None,
-                    advice="Try it on the board, or use a later release.",
-                    verdict=Verdict.UNKNOWN,
-                )
-            return
-        open_row = speaking(
-            context,
-            (
-                "OP33",
-                "OP34a",
-                "OP34b",
-            ),
-        )
-        if row is None and open_row is None:
-            return
-        certain = open_row is None and row is not None
-        yield finding(
-            self,
-            layer,
-            (row,) if row is not None and open_row is None else holding(context, ("OP33", "OP34a", "OP34b", "V01b")),
-            "Slice is taken in FP16 only."
-            if certain
-            else f"No document says whether Slice is taken in INT8 in TensorRT {context.target.stack.tensorrt}.",
-            value=context.precision.value,
-            limit=row.values["precision"] if row is not None else None,
-            advice="Set this layer to FP16 (trtexec --layerPrecisions), and expect conversions on both sides.",
-            verdict=Verdict.GPU if certain else Verdict.UNKNOWN,
-        )
+        row, doubt = context.rows.get("V01b"), speaking(context, ("OP33", "OP34a", "OP34b", "OP35"))
+        precision, version = context.precision.value, context.target.stack.tensorrt
+        if doubt is not None:
+            yield finding(
+                self,
+                layer,
+                doubt,
+                f"No document says whether Slice is taken in {precision.upper()} in TensorRT {version} on"
+                f" {context.target.platform.value.capitalize()}.",
+                value=precision,
+                limit=None,
+                advice=_ADVICE,
+                verdict=Verdict.UNKNOWN,
+            )
+        elif row is not None and precision != row.values["precision"]:
+            yield finding(
+                self,
+                layer,
+                row,
+                f"Slice is taken in {row.values['precision'].upper()} only, and the network is prepared in"
+                f" {precision.upper()}.",
+                value=precision,
+                limit=row.values["precision"],
+                advice=_ADVICE,
+            )
 
 
 RULE = SlicePrecision()

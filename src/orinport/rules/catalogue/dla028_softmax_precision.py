@@ -27,8 +27,7 @@ from typing import TYPE_CHECKING
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import finding, holding, speaking
-from orinport.targets.target import Precision
+from orinport.rules.support import finding, speaking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
     from orinport.model.layer import Layer
     from orinport.rules.finding import Finding
     from orinport.rules.rule import Context
+
+_ADVICE = "Set this layer to FP16 (trtexec --layerPrecisions), or return the logits and apply SoftMax afterwards."
 
 
 class SoftmaxPrecision(LayerRule):
@@ -45,33 +46,30 @@ class SoftmaxPrecision(LayerRule):
     kinds = (LayerKind.SOFTMAX,)
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
-        rows = context.rows
-        row = rows.get("M01b")
-        if context.precision.value == (row.values["precision"] if row is not None else Precision.FP16.value):
-            return
-        open_row = speaking(
-            context,
-            (
-                "OP38a",
-                "OP38b",
-                "OP38c",
-            ),
-        )
-        if row is None and open_row is None:
-            return
-        certain = open_row is None and row is not None
-        yield finding(
-            self,
-            layer,
-            (row,) if row is not None and open_row is None else holding(context, ("OP38a", "OP38b", "OP38c", "M01b")),
-            "SoftMax is taken in FP16 only."
-            if certain
-            else f"No document says whether SoftMax is taken in INT8 in TensorRT {context.target.stack.tensorrt}.",
-            value=context.precision.value,
-            limit=row.values["precision"] if row is not None else None,
-            advice="Set this layer to FP16 (trtexec --layerPrecisions), and expect conversions on both sides.",
-            verdict=Verdict.GPU if certain else Verdict.UNKNOWN,
-        )
+        row, doubt = context.rows.get("M01b"), speaking(context, ("OP38a", "OP38b", "OP38c"))
+        precision, version = context.precision.value, context.target.stack.tensorrt
+        if doubt is not None:
+            yield finding(
+                self,
+                layer,
+                doubt,
+                f"No document says whether SoftMax is taken in {precision.upper()} in TensorRT {version}.",
+                value=precision,
+                limit=None,
+                advice=_ADVICE,
+                verdict=Verdict.UNKNOWN,
+            )
+        elif row is not None and precision != row.values["precision"]:
+            yield finding(
+                self,
+                layer,
+                row,
+                f"SoftMax is taken in {row.values['precision'].upper()} only, and the network is prepared in"
+                f" {precision.upper()}.",
+                value=precision,
+                limit=row.values["precision"],
+                advice=_ADVICE,
+            )
 
 
 RULE = SoftmaxPrecision()

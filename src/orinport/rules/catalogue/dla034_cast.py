@@ -29,7 +29,7 @@ from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
 from orinport.rules.fixes import REMOVE_IDENTITY
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import finding, holding, is_truth
+from orinport.rules.support import finding, holding, is_cast_on_dla
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,8 +49,7 @@ class Cast(LayerRule):
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         source = layer.inputs[0]
         producer = context.producers.get(source.name)
-        behind = producer is not None and is_truth(producer, context)
-        if behind and "X04a" in context.rows:
+        if producer is not None and "X04a" in context.rows and is_cast_on_dla(producer, context):
             return
         same = layer.outputs[0].dtype is source.dtype
         yield finding(

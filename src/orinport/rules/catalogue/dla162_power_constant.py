@@ -80,8 +80,8 @@ class PowerConstant(LayerRule):
             layer,
             holding(context, ("E10", "OP22")),
             f"POW in {context.precision.value.upper()} with a constant of {constant.volume} values in"
-            f" {constant.dtype.value}:"
-            f" only {wanted} value in {page.values['constant_type']} with an INT8 tensor is known of.",
+            f" {constant.dtype.value}: only {wanted} value in {page.values['constant_type']} with an INT8 tensor is"
+            " known of.",
             value=(context.precision.value, constant.volume, constant.dtype.value),
             limit=(Precision.INT8.value, wanted, page.values["constant_type"]),
             advice=_ADVICE,

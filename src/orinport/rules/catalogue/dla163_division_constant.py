@@ -74,8 +74,7 @@ class DivisionConstant(LayerRule):
             layer,
             holding(context, ("E10", "OP22")),
             f"DIV with a constant of {constant.volume} values in {constant.dtype.value}: which constants it takes is"
-            " not"
-            " documented.",
+            " not documented.",
             value=(constant.volume, constant.dtype.value),
             limit=(page.values["constant_values"], page.values["constant_type"]),
             advice="Multiply by the inverse of the constant.",

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import finding, is_or_equal, is_truth, takes_comparison
+from orinport.rules.support import finding, is_cast_on_dla, is_or_equal, is_truth, takes_comparison
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,21 +56,19 @@ class ComparisonCast(LayerRule):
                 layer,
                 (row,) if inside is None else (row, inside),
                 f"The truth values {name!r} are an output of the network; the DLA takes a comparison only if its"
-                " result goes"
-                " straight into a Cast and nowhere else.",
+                " result goes straight into a Cast and nowhere else.",
                 value="network output",
                 limit="one Cast",
                 advice="Cast to FLOAT16 inside, return that, and cast to BOOL outside.",
             )
             return
-        if len(readers) == 1 and readers[0].kind is LayerKind.ELEMENTWISE and is_or_equal(readers[0], context):
+        if len(readers) == 1 and is_or_equal(readers[0], context):
             return
-        casts = [reader for reader in readers if reader.kind in (LayerKind.CAST, LayerKind.IDENTITY)]
+        if is_cast_on_dla(layer, context):
+            return
         targets = row.values["to"]
-        if len(readers) == 1 and casts and casts[0].outputs[0].dtype.value in targets:
-            return
         seen = ", ".join(
-            f"{reader.kind.value} to {reader.outputs[0].dtype.value}" if reader in casts else reader.kind.value
+            f"{reader.kind.value} to {reader.outputs[0].dtype.value}" if reader.outputs else reader.kind.value
             for reader in readers
         )
         yield finding(

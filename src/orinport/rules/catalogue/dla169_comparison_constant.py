@@ -75,8 +75,7 @@ class ComparisonConstant(LayerRule):
             layer,
             holding(context, ("K10", "OP27")),
             f"{layer['op']} with a constant of {constant.volume} values in {constant.dtype.value}: which constants it"
-            " takes is"
-            " not documented.",
+            " takes is not documented.",
             value=(constant.volume, constant.dtype.value),
             limit=(page.values["constant_values"], page.values["constant_type"]),
             advice="Subtract the thresholds from the tensor and compare with 0.",

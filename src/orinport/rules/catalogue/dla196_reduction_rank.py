@@ -56,8 +56,7 @@ class ReductionRank(LayerRule):
             layer,
             holding(context, self.rows),
             f"The reduction goes from rank {data.rank} to rank {result.rank}; the DLA is known to take"
-            f" {row.values['rank']} to"
-            f" {row.values['rank']} only.",
+            f" {row.values['rank']} to {row.values['rank']} only.",
             value=(data.rank, result.rank),
             limit=row.values["rank"],
             advice="Use keepdims = 1 on a 4-D tensor, and drop the dimension outside of the network.",
