@@ -21,7 +21,7 @@ import pytest
 from onnx import helper
 
 from builders import network, run_onnx
-from orinport.model import load
+from orinport.model.load import load
 from orinport.rewrites.builder import REWRITE
 from orinport.rewrites.driver import rewrite_model
 

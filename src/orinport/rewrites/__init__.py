@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from orinport.rewrites.context import CostLimit
-    from orinport.rewrites.driver import all_rewrites, find_rewrite, rewrite_model
+    from orinport.rewrites.driver import all_rewrites, documentation, find_rewrite, rewrite_model
     from orinport.rewrites.edges import EdgeMapping, move_edges
     from orinport.rewrites.log import RewriteLog
     from orinport.rewrites.proof import compare_models
@@ -23,6 +23,7 @@ __all__ = [
     "Safety",
     "all_rewrites",
     "compare_models",
+    "documentation",
     "find_rewrite",
     "move_edges",
     "rewrite_model",
@@ -38,6 +39,7 @@ _HOME = {
     "Safety": "rewrite",
     "all_rewrites": "driver",
     "compare_models": "proof",
+    "documentation": "driver",
     "find_rewrite": "driver",
     "move_edges": "edges",
     "rewrite_model": "driver",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from orinport.targets.target import Target
 
-__all__ = ["Judge", "all_rewrites", "find_rewrite", "rewrite_model"]
+__all__ = ["Judge", "all_rewrites", "documentation", "find_rewrite", "rewrite_model"]
 
 Judge = Callable[[ir.Model], Collection[str]]
 """Says which nodes of a model the DLA does not take, by display name (see `label`)."""
@@ -61,6 +61,11 @@ def find_rewrite(name: str) -> Rewrite:
     raise OrinportError(f"There is no rewrite named {name!r}.", "orinport rewrite --list shows them all.")
 
 
+def documentation(rewrite: Rewrite) -> str:
+    """The rewrite's page: the docstring of its module. The first line shows what becomes of what."""
+    return (import_module(type(rewrite).__module__).__doc__ or "").strip()
+
+
 def rewrite_model(
     model: Model,
     *,
@@ -81,7 +86,7 @@ def rewrite_model(
     one, wherever it matches. `select` and `ignore` are prefixes of rewrite names; `consent` says which safety
     classes may be applied. `rewrites` replaces the catalogue.
     """
-    from orinport.model import copy_model
+    from orinport.model.save import copy_model
 
     chosen = [
         rewrite

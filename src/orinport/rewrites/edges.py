@@ -86,7 +86,7 @@ def move_edges(model: Model, *, ranks: tuple[int, ...] = (4,)) -> tuple[Model, t
     An input is moved if all that reads it are shape movers that do the same and give one of `ranks`
     dimensions; an output if it comes from a shape mover that reads such a tensor.
     """
-    from orinport.model import copy_model
+    from orinport.model.save import copy_model
 
     copy = copy_model(model)
     context = RewriteContext(copy.ir)

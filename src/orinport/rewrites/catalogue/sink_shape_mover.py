@@ -1,8 +1,8 @@
 """`Relu(Reshape(x)) -> Reshape(Relu(x))`: pointwise work goes before the reshape that took away its rank of 4.
 
 ## What it does
-A pointwise operator (activations, arithmetic with constants or with values moved alike) whose operands come from
-shape movers with a 4-D source is done on the source; the movers follow behind it. Constants move along.
+A pointwise operator (activations, arithmetic) of which an operand comes from shape movers with a 4-D source is done on
+the source; the movers follow behind it. Constants move along, and other operands are moved the opposite way.
 
 ## Why
 Activation, element-wise and scale layers work on two spatial dimensions only. Movers that sink meet others and cancel,
@@ -12,7 +12,7 @@ or arrive at the network's edge.
 `Relu(Flatten((1, 4096, 1, 1)))`: the ReLU sees the 4-D tensor, Flatten comes after it.
 
 ## Refused
-Operands that broadcast against each other, or come from movers that differ, are left alone.
+Operands that broadcast against each other are left alone.
 
 ## Safety
 exact: bit-equal.
@@ -54,27 +54,25 @@ class SinkShapeMover(Rewrite):
         if values is None:
             return None
         chains = {value: chain_into(value, context, rank=4) for value in values}
-        first = chains[values[0]]
-        if first is None or context.rank(first[0]) != 4:
+        known = [chain for chain in chains.values() if chain is not None and context.rank(chain[0]) == 4]
+        if not known:
             return None
-        for chain in chains.values():
-            if chain is None or chain[1] != first[1]:
-                return None
-        movers = [mover for chain in chains.values() if chain is not None for mover in chain[2]]
-        sources = {value: chain[0] for value, chain in chains.items() if chain is not None}
-        return Match((node, *dict.fromkeys(movers)), (node.outputs[0],), (sources, first[1]))
+        shuffle = known[0][1]
+        sources: dict[ir.Value, ir.Value | None] = {}
+        movers: list[ir.Node] = []
+        for value, chain in chains.items():
+            alike = chain is not None and chain[1] == shuffle
+            sources[value] = chain[0] if chain is not None and alike else None
+            movers += chain[2] if chain is not None and alike else ()
+        return Match((node, *dict.fromkeys(movers)), (node.outputs[0],), (sources, shuffle))
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
         node = match.nodes[0]
         sources, shuffle = match.data
-        sources = {None: None, **sources}
         back = shuffle.inverse()
+        moved = {value: builder.shuffle(value, back) if source is None else source for value, source in sources.items()}
         inputs = [
-            None
-            if value is None
-            else sources[value]
-            if value in sources
-            else moved_constant(node, value, back, builder)
+            value if value is None else moved[value] if value in moved else moved_constant(node, value, back, builder)
             for value in node.inputs
         ]
         return (builder.shuffle(builder.copy(node, inputs, shuffle.before), shuffle),)
