@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +26,16 @@ def test_every_row_is_in_effect_or_accounted_for() -> None:
 def test_rules_name_existing_rows_each_once(rule: Rule) -> None:
     assert set(rule.rows) <= set(catalogue_rows())
     assert len(rule.rows) == len(set(rule.rows))
+
+
+def test_only_what_the_parser_refuses_has_no_row() -> None:
+    """Source and confidence of a finding come from its rows."""
+    assert [rule.code for rule in rules() if not rule.rows] == ["DLA091"]
+
+
+def test_every_rule_is_tested() -> None:
+    tests = "".join(file.read_text(encoding="utf-8") for file in Path(__file__).parent.glob("test_*.py"))
+    assert [rule.code for rule in rules() if rule.code not in tests] == []
 
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule.code)

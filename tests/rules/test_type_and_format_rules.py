@@ -160,7 +160,7 @@ def test_inner_outputs() -> None:
 @pytest.mark.parametrize(("shape", "blocked"), [((1, 64), True), ((1, 64, 8), False), ((1, 64, 8, 8), False)])
 @pytest.mark.parametrize("fallback", [True, False])
 def test_edges_without_fallback(shape: tuple[int, ...], blocked: bool, fallback: bool) -> None:
-    """Asked by itself, for a layer that is on the DLA: other rules refuse most layers on flat tensors already."""
+    """DLA210 by itself, for a layer that is on the DLA: other rules refuse most layers on flat tensors already."""
     source, result = tensor("x", shape), tensor("y", shape)
     (one,) = chain(relu(source, result))
     target = load_target("orin-agx-64gb/jp6.2")
