@@ -167,7 +167,8 @@ def _reshape(node: ir.Node, inputs: Sequence[Any]) -> Any:
 
 
 def _flatten(node: ir.Node, inputs: Sequence[Any]) -> Any:
-    axis = _integer(node, "axis", 1) % (inputs[0].ndim + 1) if inputs[0].ndim else 0
+    axis = _integer(node, "axis", 1)
+    axis += inputs[0].ndim if axis < 0 else 0
     rows = int(np.prod(inputs[0].shape[:axis], dtype=np.int64))
     return inputs[0].reshape(rows, -1)
 

@@ -136,14 +136,14 @@ class Folder:
                 if value.name in self.graph.initializers:
                     value.name = f"{value.name}/folded"
             return
-        self.graph.remove(node)
+        self.graph.remove(node, safe=True)
 
     def _bypass(self, node: ir.Node) -> None:
         source = node.inputs[0]
         assert source is not None
         self.changed = True
         ir.convenience.replace_all_uses_with(node.outputs[0], source)
-        self.graph.remove(node)
+        self.graph.remove(node, safe=True)
 
     def _know(self, node: ir.Node, shapes: Sequence[tuple[int, ...] | None]) -> None:
         if len(shapes) != 1 or shapes[0] is None or prod(shapes[0]) > _MAX_KNOWN:
@@ -157,6 +157,9 @@ class Folder:
 
     def _splice(self, node: ir.Node, branch: ir.Graph) -> list[ir.Node]:
         """Move the nodes and initializers of `branch` in front of `node`, and let them take its place."""
+        for dead in (a.as_graph() for a in node.attributes.values() if a.type == ir.AttributeType.GRAPH):
+            if dead is not branch:
+                _let_go(dead)
         self.changed = True
         for value in list(branch.initializers.values()):
             branch.initializers.pop(value.name or "")
@@ -176,7 +179,7 @@ class Folder:
             self.graph.insert_before(node, copy)
             nodes.append(copy)
             self._take_over(value, copy.outputs[0])
-        self.graph.remove(node)
+        self.graph.remove(node, safe=True)
         return nodes
 
     def _take_over(self, old: ir.Value, new: ir.Value) -> None:
@@ -197,6 +200,13 @@ class Folder:
             candidate = f"{name}_{count}"
         self._names.add(candidate)
         return candidate
+
+
+def _let_go(graph: ir.Graph) -> None:
+    """Nodes of a subgraph that is thrown away no longer count as consumers of outer values."""
+    for node in graph.all_nodes():
+        for index in range(len(node.inputs)):
+            node.replace_input_with(index, None)
 
 
 class _Pending:
