@@ -57,7 +57,7 @@ class StronglyTyped(NetworkRule):
                     self,
                     layer,
                     rows,
-                    f"The tensor {tensor.name!r} is {tensor.dtype.value.upper()}, and TensorRT"
+                    f"The layer is written in {tensor.dtype.value.upper()}, and TensorRT"
                     f" {context.target.stack.tensorrt} runs a layer in the types that it is written in.",
                     value=tensor.dtype.value,
                     limit="fp16 or int8",
