@@ -589,6 +589,15 @@ def test_loading_imports_none_of_the_heavy_packages() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_functions_keep_their_name_beside_their_module() -> None:
+    code = (
+        "from orinport.model.load import load as first\nfrom orinport.model.save import save as second\n"
+        "from orinport.model.lower.lower import lower as third\nfrom orinport.model import load, lower, save\n"
+        "assert (load, save, lower) == (first, second, third)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_many_nodes() -> None:
     model = load(thin_network(4000))
     assert len(model.graph) == 4000

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -45,3 +47,18 @@ def __getattr__(name: str) -> object:
     value = getattr(import_module(_HOME[name]), name)
     globals()[name] = value
     return value
+
+
+class _Package(ModuleType):
+    """Some functions are called like the module that they live in.
+
+    Importing a submodule makes it an attribute of its package; here the function keeps the name, and the module
+    is reached by `from orinport.model.load import ...`.
+    """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from orinport.model.fold import Folder
 
 
-__all__ = ["complete", "infer_proto", "register"]
+__all__ = ["complete", "infer_proto", "is_registered", "register"]
 
 
 _FUNCTIONS: dict[tuple[str, str], Any] = {}
@@ -45,6 +45,11 @@ def register(domain: str, op_type: str, function: Any) -> None:
     None; it returns for each output `(onnx_ir.DataType, shape)` or None if it cannot tell.
     """
     _FUNCTIONS[(domain, op_type)] = function
+
+
+def is_registered(domain: str, op_type: str) -> bool:
+    """True if somebody has registered the operator: what a file says about its results does not count."""
+    return _function(domain, op_type) is not None
 
 
 def infer_proto(proto: onnx.ModelProto) -> onnx.ModelProto:
@@ -124,7 +129,7 @@ class _SingleNode:
 
     def infer(self, node: ir.Node) -> None:
         """Set type and shape of the node's outputs where they can be found out."""
-        function = _function(node)
+        function = _function(node.domain, node.op_type)
         if function is not None:
             found = function(node, self.folder.small)
             for value, known in zip(node.outputs, found, strict=False):
@@ -172,12 +177,12 @@ def _first_line(error: Exception) -> str:
 _DATA_TYPES = (ir.DataType.INT64, ir.DataType.INT32, ir.DataType.FLOAT, ir.DataType.BOOL)
 
 
-def _function(node: ir.Node) -> Any:
-    key = (node.domain, node.op_type)
-    if key not in _FUNCTIONS and (provider := _PROVIDERS.pop(node.domain, None)):
+def _function(domain: str, op_type: str) -> Any:
+    provider = _PROVIDERS.pop(domain, None) if domain else None
+    if provider is not None:
         with contextlib.suppress(ModuleNotFoundError):
             import_module(provider)
-    return _FUNCTIONS.get(key)
+    return _FUNCTIONS.get((domain, op_type))
 
 
 def _type_proto(type_: ir.TypeProtocol, shape: ir.Shape | None) -> onnx.TypeProto:

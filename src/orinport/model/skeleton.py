@@ -15,6 +15,7 @@ import onnx
 import onnx_ir as ir
 
 from orinport.errors import OrinportError
+from orinport.model.infer import is_registered
 from orinport.model.inline import Inliner
 from orinport.model.structure import bits_of, check_opsets, label, quote, schema_of, sorted_nodes
 
@@ -132,7 +133,9 @@ class _Builder:
                     self._constant(graph, node, main=main)
                     continue
                 self._node(graph, node)
-                if schema_of(node.op_type, node.domain, version) is None:
+                if schema_of(node.op_type, node.domain, version) is None and not is_registered(
+                    node.domain, node.op_type
+                ):
                     custom.update(node.output)
         return custom
 

@@ -152,9 +152,14 @@ def check_opsets(imports: Iterable[onnx.OperatorSetIdProto], nodes: Iterable[onn
 
 
 class _Demands(NamedTuple):
-    """What a schema asks of a node: bounds of inputs and outputs, attribute types, attributes that must be there."""
+    """What a schema asks of a node.
+
+    `inputs` and `outputs` bound their number, `needed` are inputs that may not be left out, `types` are those of
+    the attributes, `required` the attributes that must be there.
+    """
 
     inputs: tuple[int, int]
+    needed: tuple[int, ...]
     outputs: tuple[int, int]
     types: dict[str, int]
     required: frozenset[str]
@@ -176,7 +181,11 @@ def _demands(op_type: str, domain: str, version: int) -> _Demands | None:
         return None
     types = {name: int(attribute.type) for name, attribute in schema.attributes.items()}
     required = frozenset(name for name, attribute in schema.attributes.items() if attribute.required)
-    return _Demands((schema.min_input, schema.max_input), (schema.min_output, schema.max_output), types, required)
+    single = onnx.defs.OpSchema.FormalParameterOption.Single
+    needed = tuple(index for index, formal in enumerate(schema.inputs) if formal.option == single)
+    return _Demands(
+        (schema.min_input, schema.max_input), needed, (schema.min_output, schema.max_output), types, required
+    )
 
 
 def _text(name: str | bytes, what: str) -> str:
@@ -275,10 +284,11 @@ class _Walk:
 
     def _arity(self, node: onnx.NodeProto, demands: _Demands) -> None:
         (least, most), (least_out, most_out) = demands.inputs, demands.outputs
-        if not least <= len(node.input) <= most or "" in node.input[:least]:
+        given = node.input
+        if not least <= len(given) <= most or any(not given[i] for i in demands.needed if i < len(given)):
             wanted = str(least) if least == most else f"{least} to {most}" if most < 1 << 30 else f"at least {least}"
-            given = sum(bool(name) for name in node.input)
-            raise OrinportError(f"The {label(node)} has {given} inputs; opset {self.opset} wants {wanted}.")
+            count = sum(bool(name) for name in given)
+            raise OrinportError(f"The {label(node)} has {count} inputs; opset {self.opset} wants {wanted}.")
         if not least_out <= len(node.output) <= most_out:
             raise OrinportError(f"The {label(node)} has {len(node.output)} outputs, which its operator does not have.")
 
