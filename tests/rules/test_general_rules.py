@@ -152,6 +152,9 @@ def test_a_boolean_that_leaves_the_network_is_not() -> None:
     [
         (DType.BF16, Verdict.GPU),
         (DType.FP8, Verdict.GPU),
+        (DType.FP4, Verdict.GPU),
+        (DType.INT16, Verdict.GPU),
+        (DType.STRING, Verdict.GPU),
         (DType.UINT8, Verdict.GPU),
         (DType.UNKNOWN, Verdict.UNKNOWN),
         (DType.FP32, None),

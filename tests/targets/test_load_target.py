@@ -112,3 +112,9 @@ def test_total_tops_follow_from_both_engines(board: str, mode: str) -> None:
     gpu = figures["gpu_sms"].value * figures["gpu_int8_mac_per_cycle_per_sm"].value * clocks["gpu_mhz"].value
     tops = (dla + gpu) * 4 / 1e6
     assert tops == pytest.approx(clocks["total_tops_int8_sparse"].value, rel=0.02)
+
+
+def test_targets_can_be_keys() -> None:
+    again = load_target("orin-agx-64gb/jp6.0")
+    assert {load_target("orin-agx-64gb/jp6.0"): 1}[again] == 1
+    assert load_target("orin-agx-64gb/jp6.0", power_mode="15W") != again

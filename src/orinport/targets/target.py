@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +62,7 @@ class PowerMode:
     """Clocks of one power mode, by name: `dla_mhz`, `gpu_mhz`, `emc_mhz`, `dla_tops_int8_sparse`, ..."""
 
     name: str
-    figures: Mapping[str, Figure]
+    figures: Mapping[str, Figure] = field(hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Hardware:
     platform: Platform
     family: str
     """`agx`, `nx` or `drive`: some software releases name only one family."""
-    figures: Mapping[str, Figure]
+    figures: Mapping[str, Figure] = field(hash=False)
     """`dla_cores`, `dla_sram_kib`, `gpu_sms`, ..."""
     power_modes: tuple[PowerMode, ...]
 
@@ -126,7 +126,7 @@ class RuleRow:
     """`until` is only the last document that was to be had: the row holds on as inferred."""
     source: str
     confidence: Confidence
-    values: Mapping[str, Any]
+    values: Mapping[str, Any] = field(hash=False)
     inferred_before: Version | None = None
     """Below this version the row is inferred: no document names its first version."""
 

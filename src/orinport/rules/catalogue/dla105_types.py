@@ -1,7 +1,7 @@
 """A tensor type that the DLA does not compute in.
 
 ## What it checks
-BF16, FP8, INT4, INT16, UINT8 and string tensors, and tensors whose type is not known. FP32 and FP64 are no
+BF16, FP8, FP4, INT4, INT16, UINT8 and string tensors, and tensors whose type is not known. FP32 and FP64 are no
 matter up to TensorRT 10: the builder's flags make FP16 or INT8 of them.
 
 ## Why it matters
@@ -38,7 +38,10 @@ if TYPE_CHECKING:
     from orinport.rules.rule import Context
 
 
-_OTHER = frozenset({DType.BF16, DType.FP8, DType.INT4, DType.INT16, DType.UINT8, DType.STRING, DType.UNKNOWN})
+_FLOATS = frozenset({DType.FP64, DType.FP32, DType.FP16})
+_INTEGERS = frozenset({DType.INT8, DType.INT32, DType.INT64, DType.BOOL})
+_ELSEWHERE = _FLOATS | _INTEGERS
+"""Types that the DLA takes, or that other rules speak of (DLA104, DLA200)."""
 _QUANTISERS = frozenset({LayerKind.QUANTIZE, LayerKind.DEQUANTIZE, LayerKind.DYNAMIC_QUANTIZE})
 
 
@@ -55,7 +58,7 @@ class Types(NetworkRule):
             if layer.kind in _QUANTISERS:
                 continue
             for tensor in (*layer.inputs, *layer.outputs):
-                if tensor.dtype not in _OTHER or tensor.constant:
+                if tensor.dtype in _ELSEWHERE or tensor.constant:
                     continue
                 known = tensor.dtype is not DType.UNKNOWN
                 yield finding(
