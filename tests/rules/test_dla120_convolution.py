@@ -55,6 +55,7 @@ CASES = [
     ("DLA122", convolution(kernel=(3, 5), pre_padding=(0, 0), post_padding=(2, 4)), "kept", *XAVIER),
     ("DLA122", convolution(kernel=(3, 5), pre_padding=(0, 0), post_padding=(3, 4)), "gpu", *XAVIER),
     ("DLA122", convolution(kernel=(1, 1), pre_padding=(1, 1), post_padding=(1, 1)), "kept", *OLD),
+    ("DLA122", convolution(dilation=(6, 6), pre_padding=(6, 6), post_padding=(6, 6)), "gpu", *ORIN),
     ("DLA122", convolution(kernel=(3, 3), pre_padding=(15, 15), post_padding=(15, 15)), "kept", *OLD),
     ("DLA122", convolution(kernel=(3, 3), pre_padding=(16, 0), post_padding=(0, 0)), "gpu", *OLD),
     # stride

@@ -2,14 +2,16 @@
 
 ## What it checks
 Padding before and after the image, in each dimension, lies in 0 to 31 (Xavier with TensorRT 5 to 7.0: 0 to 15)
-and is smaller than the kernel in that dimension. Each of the four values is checked.
+and is smaller than the kernel in that dimension. Each of the four values is checked. The kernel is taken as it is,
+without its dilation, as the header says "kernel size".
 
 ## Why it matters
 The DLA pads while it reads; a pad as large as the kernel would give output rows that see padding only. TensorRT
 refuses the layer.
 
 ## Example
-A 1x1 convolution with padding 1, or a 3x3 convolution with pads [0, 0, 3, 3].
+A 1x1 convolution with padding 1, a 3x3 convolution with pads [0, 0, 3, 3], or the atrous 3x3 convolutions of
+DeepLab, whose padding equals their dilation.
 
 ## What to do
 Cut the padding to kernel - 1. The rows and columns beyond that depend on the bias alone and are best dropped in
@@ -65,7 +67,7 @@ class ConvolutionPadding(LayerRule):
             return
         if not row.values.get("below_kernel"):
             return
-        kernel = layer["kernel"]
+        kernel, dilated = layer["kernel"], max(layer["dilation"]) > 1
         for pads in (before, after):
             for pad, size in zip(pads, kernel, strict=False):
                 if pad >= size:
@@ -73,10 +75,13 @@ class ConvolutionPadding(LayerRule):
                         self,
                         layer,
                         row,
-                        f"The padding {by(pads)} is not smaller than the kernel {by(kernel)}; the DLA asks for that.",
+                        f"The padding {by(pads)} is not smaller than the kernel {by(kernel)}; the DLA asks for that"
+                        + (", and dilation does not count." if dilated else "."),
                         value=pad,
                         limit=size - 1,
-                        advice=f"Cut the padding to {size - 1}: what lies beyond sees no input at all.",
+                        advice="Pad in the layer that makes the input, or dilate less."
+                        if dilated
+                        else f"Cut the padding to {size - 1}: what lies beyond sees no input at all.",
                     )
                     return
 

@@ -50,14 +50,20 @@ class ResizeBySizes(LayerRule):
         if row is None or layer["scales"] is not None:
             return
         scales = resize_scales(layer)
+        result = layer.outputs[0].shape
         whole = scales is not None and all(float(scale).is_integer() for scale in scales)
         yield finding(
             self,
             layer,
             row,
-            f"The result is given as a size, {list(layer.outputs[0].shape or ())}; the DLA takes scales only"
+            (
+                f"The result is given as a size, {list(result)}"
+                if result is not None
+                else "The size is known at run time"
+            )
+            + "; the DLA takes constant scales only"
             + (f", here {', '.join(f'{scale:g}' for scale in scales)}." if scales is not None else "."),
-            value="sizes",
+            value="sizes" if layer["by_sizes"] else "run time",
             limit="scales",
             advice="Write the factor as scales." if whole else "Choose a size that is a whole multiple of the input's.",
             fix=RESIZE_SIZES_TO_SCALES if whole else None,

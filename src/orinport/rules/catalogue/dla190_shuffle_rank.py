@@ -13,8 +13,8 @@ Flatten of (1, 2048, 1, 1) to (1, 2048).
 
 ## What to do
 Keep the tensor 4-D up to the output: a fully connected layer is a 1x1 convolution. Where only the edge of the
-network has another rank, prepare moves the edge. DepthToSpace is a deconvolution with kernel = stride and
-one-hot weights, SpaceToDepth a convolution.
+network has another rank, prepare moves the edge. A channel shuffle is a 1x1 convolution with one-hot weights,
+DepthToSpace a deconvolution with kernel = stride and one-hot weights, SpaceToDepth a strided convolution.
 
 ## Fix safety
 No rewrite is applied.
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from orinport.model.layer import Layer
     from orinport.rules.finding import Finding
     from orinport.rules.rule import Context
+
+_EDGE = "Keep the tensor (N, C, H, W); prepare moves the edge where only the output has another rank."
+_REARRANGE = "A fixed rearrangement of channels or blocks is a convolution or deconvolution with one-hot weights."
 
 
 class ShuffleRank(LayerRule):
@@ -66,7 +69,9 @@ class ShuffleRank(LayerRule):
                 f"The layer goes from {shapes}, and its input has rank {before}; the DLA takes rank {rank}.",
                 value=before,
                 limit=rank,
-                advice="Keep the tensor (N, C, H, W): a fully connected layer is a 1x1 convolution.",
+                advice="Keep the tensor (N, C, H, W): a fully connected layer is a 1x1 convolution."
+                if before < rank
+                else _REARRANGE,
             )
             return
         doubt = context.rows.get("OP43") if after == rank - 1 else None
@@ -79,7 +84,7 @@ class ShuffleRank(LayerRule):
                 " documented.",
                 value=after,
                 limit=rank,
-                advice="Keep the tensor (N, C, H, W); prepare moves the edge where only the output has another rank.",
+                advice=_EDGE,
                 verdict=Verdict.UNKNOWN,
             )
             return
@@ -90,9 +95,7 @@ class ShuffleRank(LayerRule):
             f"The layer goes from {shapes}, to rank {after}; the DLA takes rank {rank}.",
             value=after,
             limit=rank,
-            advice="Write DepthToSpace as a deconvolution, SpaceToDepth as a convolution, both with one-hot weights."
-            if after > rank
-            else "Keep the tensor (N, C, H, W); prepare moves the edge where only the output has another rank.",
+            advice=_REARRANGE if after > rank else _EDGE,
         )
 
 
