@@ -36,8 +36,11 @@ NUMPY = {F32: np.float32, F16: np.float16, I8: np.int8}
 class CConfiguration(ctypes.Structure):
     _fields_ = [
         (name, ctypes.c_int)
-        for name in ("kernel", "bytes", "split", "threads", "images", "tile_columns", "tile_rows", "step_rows", "halo")
-    ] + [("resident", ctypes.c_int)]
+        for name in (
+            *("kernel", "bytes", "split", "threads", "images", "buffers", "tile_columns", "tile_rows"),
+            *("step_rows", "halo", "resident"),
+        )
+    ]
 
 
 class CLimits(ctypes.Structure):
@@ -107,7 +110,7 @@ def compute(library, geometry, value, vectors, fused, value_type, offset_type, c
         offset_type,
         fast,
         ctypes.byref(c_configuration(c)),
-        ctypes.byref(CLimits(232448, 132)),
+        ctypes.byref(CLimits(232448, 3)),
     )
     fits = plan(p, value_type, offset_type, c, HOPPER) is not None
     assert fits == (status != 1), "plan.h and cuda_plan.py disagree"
@@ -132,6 +135,9 @@ def error(output, expected):
 
 ODD = (
     Configuration(Kernel.WHOLE, 32, threads=64, images=3, resident=640),
+    Configuration(Kernel.WHOLE, 32, threads=64, images=2, buffers=2, resident=640),
+    Configuration(Kernel.WHOLE, 16, threads=96, buffers=2, resident=896),
+    Configuration(Kernel.WHOLE, 64, threads=32, buffers=2, resident=640),
     Configuration(Kernel.RING, 32, threads=64, step_rows=1, halo=0, resident=896),
     Configuration(Kernel.RING, 16, threads=64, tile_columns=3, tile_rows=4, step_rows=2, halo=1, resident=896),
     Configuration(Kernel.RING, 64, threads=96, tile_columns=5, step_rows=2, halo=1, resident=640),
@@ -139,7 +145,7 @@ ODD = (
 """Small windows, so that samples leave them."""
 
 
-@pytest.mark.parametrize("c", (*CONFIGURATIONS, *ODD), ids=str)
+@pytest.mark.parametrize("c", [*CONFIGURATIONS, *ODD], ids=str)
 @pytest.mark.parametrize(("value_type", "offset_type"), [(F32, F32), (F16, F16), (I8, F16)], ids=["f32", "f16", "i8"])
 def test_every_configuration(library, c, value_type, offset_type):
     computed = 0
@@ -286,7 +292,7 @@ def test_plans_agree(library):
             chosen.add(best)
             for number, c in enumerate(CONFIGURATIONS, 1):
                 mine = plan(p, *kinds, c, limits)
-                launch = ctypes.create_string_buffer(256)
+                launch = ctypes.create_string_buffer(512)
                 fits = library.plan_launch(ctypes.byref(p), *kinds, number, ctypes.byref(theirs), launch)
                 assert bool(fits) == (mine is not None)
                 if mine is None:

@@ -85,7 +85,9 @@ class Division(ctypes.Structure):
             (name, Divisor)
             for name in ("lanes", "columns", "channels", "pitch", "slots", "queries", "slabs", "column_tiles")
         ),
-        *((name, ctypes.c_int32) for name in ("tile_columns", "tile_rows", "step_rows", "ring_rows", "halo", "images")),
+        *((name, ctypes.c_int32) for name in ("tile_columns", "tile_rows", "step_rows", "ring_rows", "halo")),
+        *((name, ctypes.c_int32) for name in ("images", "buffers")),
+        ("units", ctypes.c_uint32),
     ]
 
 
@@ -100,7 +102,9 @@ class Configuration:
     """Threads that share the taps of a pixel."""
     threads: int = 128
     images: int = 1
-    """WHOLE: images of a block."""
+    """WHOLE: images of a unit."""
+    buffers: int = 1
+    """WHOLE: 2 stages the next unit while one is computed."""
     tile_columns: int = 0
     tile_rows: int = 0
     step_rows: int = 0
@@ -115,11 +119,15 @@ class Configuration:
         parts = [f"{self.bytes or 'scalar'}{'B' if self.bytes else ''}", f"{self.threads} threads"]
         if self.split > 1:
             parts.append(f"taps over {self.split}")
-        if self.kernel is Kernel.WHOLE and self.images > 1:
+        if self.images > 1:
             parts.append(f"{self.images} images")
+        if self.buffers > 1:
+            parts.append("two buffers")
         if self.kernel is Kernel.RING:
             size = f"{self.tile_rows or 'H'}x{self.tile_columns or 'W'}"
             parts.append(f"{size} in steps of {self.step_rows}, halo {self.halo}")
+        if self.resident:
+            parts.append(f"for {self.resident}")
         return f"{name}({', '.join(parts)})"
 
 
@@ -251,13 +259,15 @@ def plan(p: Params, value: ElementType, offset: ElementType, c: Configuration, l
     width = c.bytes or size
     if width < size or not _vector_fits(p, size, width):
         return None
-    d = Division(*(_divisor(1) for _ in range(8)), p.out_width, p.out_height, p.out_height, 1, 0, 1)
+    d = Division(*(_divisor(1) for _ in range(8)), p.out_width, p.out_height, p.out_height, 1, 0, 1, 1, 0)
     d.channels = _divisor(p.group_channels)
     if c.kernel is Kernel.DIRECT:
         return _plan_direct(p, value, offset, c, d, width)
     if not unrolled(p, offset) or c.split > 1 or width < 16 or p.offset_scale < 0 or wide(p, value):
         return None
-    if p.out_height * p.out_width * 8 >= _INT32 or (value is not ElementType.F32 and width > 32):
+    if p.out_height * p.out_width * max(8, p.offset_stride * offset.bytes) * c.images >= _INT32:
+        return None
+    if value is not ElementType.F32 and width > 32:
         return None
     if value is ElementType.I8 and width > 16:
         return None
@@ -285,17 +295,23 @@ def _plan_direct(
     return Launch(d, (-(-items // x), min(p.batch, 65535)), (x, c.split), shared)
 
 
+def _resident_blocks(c: Configuration, shared_bytes: int, limits: Limits) -> int:
+    """Blocks of a tiled configuration that a multiprocessor holds; it reserves 1024 bytes for each."""
+    return max(1, min((limits.shared_bytes + 1024) // (shared_bytes + 1024), c.resident // c.threads))
+
+
 def _plan_whole(p: Params, c: Configuration, d: Division, slabs: int, limits: Limits) -> Launch | None:
     slots = (p.height + 2) * (p.width + 1) + 2
     images = min(c.images, p.batch)
-    shared = slots * images * _SLAB
-    blocks = -(-p.batch // images)
-    if shared > limits.shared_bytes or blocks > 65535:
+    units = slabs * -(-p.batch // images)
+    shared = slots * images * c.buffers * _SLAB
+    if shared > limits.shared_bytes or units >= _INT32:
         return None
     d.slots, d.queries = _divisor(slots), _divisor(p.out_height * p.out_width)
     d.pitch, d.columns = _divisor(p.width + 1), _divisor(p.out_width)
-    d.images = images
-    return Launch(d, (slabs, blocks), (c.threads, 1), shared)
+    d.images, d.buffers, d.units = images, c.buffers, units
+    resident = limits.multiprocessors * _resident_blocks(c, shared, limits)
+    return Launch(d, (min(resident, units) if c.buffers == 2 else units, 1), (c.threads, 1), shared)
 
 
 def _span(pixels: int, stride: int, taps: int, dilation: int, scale: float, halo: int) -> int:
@@ -324,10 +340,9 @@ def tile_score(p: Params, value: ElementType, c: Configuration, limits: Limits, 
     d = launch.division
     tasks = (d.tile_rows if c.kernel is Kernel.WHOLE else d.step_rows) * d.tile_columns * d.images * (_SLAB // c.bytes)
     rounds = math.ceil(tasks / c.threads)
-    blocks = min((limits.shared_bytes + 1024) // (launch.shared_bytes + 1024), c.resident // c.threads)
-    if blocks < 1:
-        return 0.0
-    waves = launch.grid[0] * launch.grid[1] / (limits.multiprocessors * blocks)
+    blocks = _resident_blocks(c, launch.shared_bytes, limits)
+    units = d.units if c.kernel is Kernel.WHOLE else launch.grid[0] * launch.grid[1]
+    waves = units / (limits.multiprocessors * blocks)
     staged = 1.0
     if c.kernel is Kernel.RING:
         staged = d.pitch.value * (d.tile_rows + 2.0 + 2.0 * c.halo) / (d.tile_columns * d.tile_rows)
@@ -335,7 +350,7 @@ def tile_score(p: Params, value: ElementType, c: Configuration, limits: Limits, 
         tasks / (rounds * c.threads) * waves / math.ceil(waves) * _channels(p) * value.bytes / (d.slabs.value * 128.0)
     )
     score = score / (1.0 + 0.06 * (staged - 1.0)) * min(1.0, 0.4 + blocks * c.threads / 1120.0)
-    return score * (1.0 if c.kernel is Kernel.WHOLE else 0.95 if c.halo >= 3 else 0.85)
+    return float(score * (1.0 if c.kernel is Kernel.WHOLE else 0.95 if c.halo >= 3 else 0.85))
 
 
 def choose(p: Params, value: ElementType, offset: ElementType, limits: Limits) -> int:
@@ -377,5 +392,4 @@ def kernel_name(p: Params, value: ElementType, offset: ElementType, fast: bool, 
         taps = taps if width >= 16 else 0
         far = str(wide(p, value)).lower()
         return f"orinport::dcnv4::direct_kernel<{types}, {width}, {c.split}, {taps}, {quick}, {far}>"
-    ring = str(c.kernel is Kernel.RING).lower()
-    return f"orinport::dcnv4::tile_kernel<{types}, {c.bytes // 16}, {taps}, {quick}, {ring}, {c.resident}>"
+    return f"orinport::dcnv4::{c.kernel.name.lower()}_kernel<{types}, {c.bytes // 16}, {quick}, {c.resident}>"

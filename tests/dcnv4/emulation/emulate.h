@@ -186,6 +186,7 @@ inline void copy_async(void* shared, const void* global, bool valid) {
     }
 }
 inline void copy_async_wait() {}
+inline u32 opaque(u32 number) { return number; }
 
 }  // namespace dcnv4
 }  // namespace orinport

@@ -63,18 +63,18 @@ ForwardKernel find_typed(const Configuration& c, bool unrolled, bool wide) {
     const bool narrow = c.resident == 640;
     switch (c.bytes) {
         case 16:
-            if (ring) return tile_kernel<V, O, 1, 9, FAST, true, 896>;
-            return tile_kernel<V, O, 1, 9, FAST, false, 896>;
+            if (ring) return ring_kernel<V, O, 1, FAST, 896>;
+            return whole_kernel<V, O, 1, FAST, 896>;
         case 32:
             if constexpr (kElement >= 2) {
-                if (ring) return narrow ? tile_kernel<V, O, 2, 9, FAST, true, 640> : tile_kernel<V, O, 2, 9, FAST, true, 896>;
-                return narrow ? tile_kernel<V, O, 2, 9, FAST, false, 640> : tile_kernel<V, O, 2, 9, FAST, false, 896>;
+                if (ring) return narrow ? ring_kernel<V, O, 2, FAST, 640> : ring_kernel<V, O, 2, FAST, 896>;
+                return narrow ? whole_kernel<V, O, 2, FAST, 640> : whole_kernel<V, O, 2, FAST, 896>;
             }
             return nullptr;
         case 64:
             if constexpr (kElement == 4) {
-                if (ring) return tile_kernel<V, O, 4, 9, FAST, true, 640>;
-                return tile_kernel<V, O, 4, 9, FAST, false, 640>;
+                if (ring) return ring_kernel<V, O, 4, FAST, 640>;
+                return whole_kernel<V, O, 4, FAST, 640>;
             }
             return nullptr;
         default: return nullptr;

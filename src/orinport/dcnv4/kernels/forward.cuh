@@ -4,10 +4,10 @@
 // pixel; with SPLIT above 1 the taps of a pixel are divided over SPLIT threads, which shortens the chain of dependent
 // loads when there are few pixels.
 //
-// tile_kernel first copies the value of a region into shared memory, 128 bytes of channels (a slab) a pixel. Groups that
+// whole_kernel and ring_kernel first copy value into shared memory, 128 bytes of channels (a slab) a pixel. Groups that
 // lie side by side in a slab then use different banks wherever their samples fall, so a gather of 16 bytes a lane runs
 // at the full width of shared memory, which the tags of the L1 cache do not allow. Zeros around the image stand for the
-// padding, so corners need no tests.
+// padding, so corners need no tests. A thread fetches the offsets of its next pixel before it computes one.
 #pragma once
 
 #include "numeric.cuh"
@@ -168,252 +168,322 @@ __global__ void __launch_bounds__(kDirectThreads) direct_kernel(const Params p, 
     }
 }
 
-/// The region of a block in tile_kernel: output pixels, and the columns of value that it stages.
-struct Region {
-    int row0, row1, column0, column1;
-    int staged_column0;
+/// The channels of one thread of a tile kernel, and how it reads them from shared memory.
+///
+/// Neighbouring queries take their chunks of 16 bytes in different order: together they use all banks.
+template <class V, int CHUNKS, bool FAST>
+struct Gather {
+    static constexpr int kLanes = 8 / CHUNKS;
+    static constexpr int kPerChunk = 16 / V::kBytes;
+    using S = Sums<V, 16 * CHUNKS, FAST>;
+    int lane;
+    int chunk_byte[CHUNKS];
+
+    __device__ __forceinline__ Gather() {
+        lane = threadIdx.x & (kLanes - 1);
+        const int turn = CHUNKS == 1 ? 0 : (threadIdx.x / kLanes) & (CHUNKS - 1);
+#pragma unroll
+        for (int c = 0; c < CHUNKS; ++c) chunk_byte[c] = (lane * CHUNKS + ((c + turn) & (CHUNKS - 1))) * 16;
+    }
+
+    /// Add a sample whose upper and lower left corners lie at these bytes of shared memory.
+    __device__ __forceinline__ void add(S& sums, const typename S::Weights& weights, int upper, int lower) const {
+        const char* shared = reinterpret_cast<const char*>(shared_memory);
+#pragma unroll
+        for (int c = 0; c < CHUNKS; ++c) {
+            const uint4 v00 = *reinterpret_cast<const uint4*>(shared + upper + chunk_byte[c]);
+            const uint4 v01 = *reinterpret_cast<const uint4*>(shared + upper + chunk_byte[c] + kSlabBytes);
+            const uint4 v10 = *reinterpret_cast<const uint4*>(shared + lower + chunk_byte[c]);
+            const uint4 v11 = *reinterpret_cast<const uint4*>(shared + lower + chunk_byte[c] + kSlabBytes);
+            const u32 w00[4] = {v00.x, v00.y, v00.z, v00.w}, w01[4] = {v01.x, v01.y, v01.z, v01.w};
+            const u32 w10[4] = {v10.x, v10.y, v10.z, v10.w}, w11[4] = {v11.x, v11.y, v11.z, v11.w};
+            sums.add(weights, w00, w01, w10, w11, c * kPerChunk, kPerChunk);
+        }
+    }
+
+    __device__ __forceinline__ void store(S& sums, char* slab, float scale) const {
+#pragma unroll
+        for (int c = 0; c < CHUNKS; ++c) {
+            if constexpr (V::kBytes == 1) {
+#pragma unroll
+                for (int i = 0; i < kPerChunk; ++i) sums.total[c * kPerChunk + i] *= scale;
+            }
+            store_global<V, 16>(slab + chunk_byte[c], sums.total + c * kPerChunk);
+        }
+    }
+};
+
+/// Copies the slabs of pixels into shared memory, 8 threads a pixel. Pixels follow each other in rows of `pitch`, the
+/// first of them at column `column0`; those outside of the image become zeros.
+template <class V>
+struct Stager {
+    int chunk_byte, column0, first_slot, step_x, step_y, first_x, first_y;
+
+    __device__ __forceinline__ Stager(const Division& d, int column0) : column0(column0) {
+        const u32 thread = opaque(threadIdx.x);  // else the compiler keeps all this in registers between calls
+        chunk_byte = static_cast<int>(thread & 7u) * 16;
+        const u32 step = blockDim.x >> 3, first = thread >> 3;
+        first_slot = static_cast<int>(first);
+        step_y = static_cast<int>(divide(step, d.pitch));
+        step_x = static_cast<int>(step) - step_y * static_cast<int>(d.pitch.value);
+        first_y = static_cast<int>(divide(first, d.pitch));
+        first_x = static_cast<int>(first) - first_y * static_cast<int>(d.pitch.value);
+    }
+
+    /// Rows [row0, row0 + pixels / pitch) to the pixels of shared memory from `slot` on, which wrap around at `ring_end`
+    /// to `ring_end - ring`.
+    __device__ __forceinline__ void stage(const Params& p, const Division& d, const char* image, int slab_byte, int row0,
+                                          int pixels, int slot, int ring_end, int ring) const {
+        const int pitch = static_cast<int>(d.pitch.value);
+        const int pixel_bytes = p.value_stride * V::kBytes;
+        const int byte = slab_byte + chunk_byte;
+        const bool has_channels = byte < p.groups * p.group_channels * V::kBytes;
+        int x = column0 + first_x, y = row0 + first_y;
+        const int step = blockDim.x >> 3;
+        char* shared = reinterpret_cast<char*>(shared_memory) + chunk_byte;
+        for (int s = first_slot; s < pixels; s += step) {
+            const bool valid = has_channels && static_cast<u32>(y) < static_cast<u32>(p.height) &&
+                               static_cast<u32>(x) < static_cast<u32>(p.width);
+            const u32 from = valid ? static_cast<u32>((y * p.width + x) * pixel_bytes + byte) : 0u;
+            int to = slot + s;
+            if (to >= ring_end) to -= ring;
+            copy_async(shared + to * kSlabBytes, image + from, valid);
+            x += step_x;
+            y += step_y;
+            if (x >= column0 + pitch) {
+                x -= pitch;
+                ++y;
+            }
+        }
+    }
 };
 
 __device__ __forceinline__ int first_sample(float base, int halo) { return static_cast<int>(floorf(base)) - halo; }
 __device__ __forceinline__ int last_sample(float base, int halo) { return static_cast<int>(floorf(base)) + 1 + halo; }
 
-/// Copy the channels [first, first+128) bytes of the staged pixels of rows [row0, row1) into the ring.
-template <class V>
-__device__ __forceinline__ void stage_rows(const Params& p, const Division& d, const char* image, int first_byte,
-                                           int row0, int row1, int ring_origin, int column0) {
-    const int chunk = threadIdx.x & 7;
-    const int row_size = p.groups * p.group_channels * V::kBytes;
-    const bool inside_row = first_byte + chunk * 16 < row_size;
-    const int pitch = static_cast<int>(d.pitch.value);
-    const int pixels = (row1 - row0) * pitch;
-    const int start = (row0 - ring_origin) % d.ring_rows;
-    for (int s = threadIdx.x >> 3; s < pixels; s += blockDim.x >> 3) {
-        const int r = static_cast<int>(divide(s, d.pitch));
-        const int y = row0 + r, x = column0 + s - r * pitch;
-        const bool valid = inside_row && y >= 0 && y < p.height && x >= 0 && x < p.width;
-        const long long pixel = valid ? static_cast<long long>(y) * p.width + x : 0;
-        const char* from = image + pixel * p.value_stride * V::kBytes + (valid ? first_byte + chunk * 16 : 0);
-        const int ring_row = start + r < d.ring_rows ? start + r : start + r - d.ring_rows;
-        copy_async(shared_memory + ((ring_row * pitch + s - r * pitch) * 8 + chunk), from, valid);
+/// Whole images in shared memory, with one column of zeros between rows, one row of zeros above and one and two pixels
+/// below: a sample outside of the image reads the last zeros. A unit is one slab of d.images images; a block takes every gridDim.x-th unit, and
+/// stages the next one while it computes if there are two buffers. 3x3 kernels with offset_scale >= 0.
+/// CHUNKS: 16-byte pieces of a thread. RESIDENT: threads of a multiprocessor, which sets the registers of one.
+template <class V, class O, int CHUNKS, bool FAST, int RESIDENT>
+__global__ void __launch_bounds__(RESIDENT, 1) whole_kernel(const Params p, const Division d) {
+    using G = Gather<V, CHUNKS, FAST>;
+    constexpr bool kAhead = O::kBytes == 2 && RESIDENT <= 768;  // registers for the offsets of two pixels
+    const G gather;
+    const u32 queries = d.queries.value;
+    const int pitch = static_cast<int>(d.pitch.value), slots = static_cast<int>(d.slots.value);
+    const int channels = p.groups * p.group_channels;
+    const long long image_bytes = static_cast<long long>(p.height) * p.width * p.value_stride * V::kBytes;
+    const int buffer_slots = slots * d.images;
+    const int warp_start = static_cast<int>(threadIdx.x & ~31u);
+
+    const auto stage_unit = [&](u32 unit, int buffer) {
+        const u32 block = divide(unit, d.slabs);
+        const int slab_byte = static_cast<int>(unit - block * d.slabs.value) * kSlabBytes;
+        const int first_image = static_cast<int>(block) * d.images;
+        const Stager<V> stager(d, -1);
+        for (int i = 0; i < d.images && first_image + i < p.batch; ++i) {
+            stager.stage(p, d, static_cast<const char*>(p.value) + image_bytes * (first_image + i), slab_byte, -1, slots,
+                         buffer * buffer_slots + i * slots, 1 << 30, 0);
+        }
+    };
+
+    u32 unit = blockIdx.x;
+    stage_unit(unit, 0);
+    for (int buffer = 0; unit < d.units; unit += gridDim.x, buffer ^= 1) {
+        const u32 block = divide(unit, d.slabs);
+        const int slab_byte = static_cast<int>(unit - block * d.slabs.value) * kSlabBytes;
+        const int first_image = static_cast<int>(block) * d.images;
+        const int tasks = min(d.images, p.batch - first_image) * static_cast<int>(queries) * G::kLanes;
+        const int channel = (slab_byte + gather.lane * CHUNKS * 16) / V::kBytes;
+        const bool has_channels = channel < channels;
+        const int group_number = has_channels ? 27 * static_cast<int>(divide(channel, d.channels)) : 0;
+        const long long first_query = static_cast<long long>(queries) * first_image;
+        const char* offsets = static_cast<const char*>(p.offset_mask) + first_query * p.offset_stride * O::kBytes;
+        char* output = static_cast<char*>(p.output) + first_query * channels * V::kBytes + slab_byte;
+        // Without channels or beyond the last task a thread works on query 0 and stores nothing.
+        const auto query_of = [&](int start) {
+            const int task = start + static_cast<int>(threadIdx.x & 31u);
+            return has_channels && task < tasks ? static_cast<u32>(task) / G::kLanes : 0u;
+        };
+        const auto numbers_of = [&](u32 query) {
+            return offsets + (query * static_cast<u32>(p.offset_stride) + group_number) * O::kBytes;
+        };
+
+        NineTaps<O> next;
+        next.load(numbers_of(query_of(warp_start)));
+        copy_async_wait();
+        __syncthreads();
+        if (d.buffers == 2 && unit + gridDim.x < d.units) stage_unit(unit + gridDim.x, buffer ^ 1);
+        const int buffer_byte = d.buffers == 2 ? buffer * buffer_slots * kSlabBytes : 0;
+
+        for (int start = warp_start; start < tasks; start += static_cast<int>(blockDim.x)) {
+            const u32 query = query_of(start);
+            const bool active = has_channels && start + static_cast<int>(threadIdx.x & 31u) < tasks;
+            u32 pixel = query;
+            int base = buffer_byte;
+            if (d.images > 1) {
+                const u32 image = divide(query, d.queries);
+                pixel -= image * queries;
+                base += static_cast<int>(image) * slots * kSlabBytes;
+            }
+            const u32 row = divide(pixel, d.columns);
+            const Grid grid = grid_of(p, static_cast<int>(row), static_cast<int>(pixel - row * d.columns.value));
+            NineTaps<O> nine = next;
+            nine.align(numbers_of(0));
+            if (kAhead && start + static_cast<int>(blockDim.x) < tasks) next.load(numbers_of(query_of(start + blockDim.x)));
+            typename G::S sums;
+            sums.clear();
+#pragma unroll
+            for (int k = 0; k < 9; ++k) {
+                const Place px = locate(fmaf(grid.scale, nine.dx(k), fmaf(static_cast<float>(k / 3), grid.step_x, grid.left)), -1);
+                const Place py = locate(fmaf(grid.scale, nine.dy(k), fmaf(static_cast<float>(k % 3), grid.step_y, grid.top)), -1);
+                const bool inside = px.index <= static_cast<u32>(p.width) && py.index <= static_cast<u32>(p.height);
+                const u32 slot = inside ? py.index * pitch + px.index : static_cast<u32>((p.height + 1) * pitch);
+                const int upper = base + static_cast<int>(slot) * kSlabBytes;
+                gather.add(sums, G::S::weigh(nine.modulation(k), px.fraction, py.fraction), upper, upper + pitch * kSlabBytes);
+            }
+            if (!kAhead && start + static_cast<int>(blockDim.x) < tasks) next.load(numbers_of(query_of(start + blockDim.x)));
+            if (active) gather.store(sums, output + query * static_cast<u32>(channels * V::kBytes), p.output_scale);
+        }
+        __syncthreads();
+        if (d.buffers == 1 && unit + gridDim.x < d.units) stage_unit(unit + gridDim.x, 0);
     }
 }
 
-/// Grid (slabs * tiles, images); dynamic shared memory for the staged pixels. CHUNKS: 16-byte pieces of a thread.
-/// RING: false stages whole images; true stages a window of rows that moves down the image, and reads samples outside
-/// of it from global memory.
-/// RESIDENT: threads of a multiprocessor, which sets the registers of one.
-template <class V, class O, int CHUNKS, int TAPS, bool FAST, bool RING, int RESIDENT>
-__global__ void __launch_bounds__(RESIDENT, 1) tile_kernel(const Params p, const Division d) {
-    constexpr int kPerChunk = 16 / V::kBytes;
-    constexpr int kLanes = 8 / CHUNKS;
-    using S = Sums<V, 16 * CHUNKS, FAST>;
-
+/// A window of rows that moves down a strip or tile of one image. Samples outside of the window are read from global
+/// memory. Grid (slabs * tiles, images). 3x3 kernels with offset_scale >= 0.
+template <class V, class O, int CHUNKS, bool FAST, int RESIDENT>
+__global__ void __launch_bounds__(RESIDENT, 1) ring_kernel(const Params p, const Division d) {
+    using G = Gather<V, CHUNKS, FAST>;
+    constexpr bool kAhead = O::kBytes == 2 && RESIDENT <= 768;  // registers for the offsets of two pixels
+    const G gather;
     const u32 tile = divide(blockIdx.x, d.slabs);
     const int slab_byte = static_cast<int>(blockIdx.x - tile * d.slabs.value) * kSlabBytes;
     const int tile_row = static_cast<int>(divide(tile, d.column_tiles));
     const int tile_column = static_cast<int>(tile - tile_row * d.column_tiles.value);
-    const int first_image = blockIdx.y * d.images;
-    const int images = min(d.images, p.batch - first_image);
+    const int image = blockIdx.y;
     const int channels = p.groups * p.group_channels;
-    const long long value_size = static_cast<long long>(p.height) * p.width * p.value_stride * V::kBytes;
-    const u32 queries = static_cast<u32>(p.out_height) * p.out_width;
-    const int taps = TAPS ? TAPS : p.kernel_h * p.kernel_w - (p.remove_center ? 1 : 0);
-    const int pitch = static_cast<int>(d.pitch.value);
-
-    // This thread's channels never change. Neighbouring queries take their chunks in different order: together they
-    // use all banks.
-    const int lane = threadIdx.x & (kLanes - 1);
-    const int turn = CHUNKS == 1 ? 0 : (threadIdx.x / kLanes) & (CHUNKS - 1);
-    const int channel = (slab_byte + lane * CHUNKS * 16) / V::kBytes;
+    const int channel = (slab_byte + gather.lane * CHUNKS * 16) / V::kBytes;
     const bool has_channels = channel < channels;
-    const int group = has_channels ? static_cast<int>(divide(channel, d.channels)) : 0;
-    int chunk_byte[CHUNKS];
-#pragma unroll
-    for (int c = 0; c < CHUNKS; ++c) chunk_byte[c] = ((c + turn) & (CHUNKS - 1)) * 16;
+    const int group_number = has_channels ? 27 * static_cast<int>(divide(channel, d.channels)) : 0;
+    const int pitch = static_cast<int>(d.pitch.value), ring_rows = d.ring_rows;
+    const int ring = ring_rows * pitch;
+    const long long first_query = static_cast<long long>(p.out_height) * p.out_width * image;
+    const char* value = static_cast<const char*>(p.value) +
+                        static_cast<long long>(p.height) * p.width * image * p.value_stride * V::kBytes;
+    const char* offsets = static_cast<const char*>(p.offset_mask) + first_query * p.offset_stride * O::kBytes;
+    char* output = static_cast<char*>(p.output) + first_query * channels * V::kBytes + slab_byte;
 
-    Region region;
-    region.row0 = tile_row * d.tile_rows;
-    region.row1 = min(region.row0 + d.tile_rows, p.out_height);
-    region.column0 = tile_column * d.tile_columns;
-    region.column1 = min(region.column0 + d.tile_columns, p.out_width);
-
-    const char* value = static_cast<const char*>(p.value) + value_size * first_image;
-    const char* const shared = reinterpret_cast<const char*>(shared_memory);
-    const Grid first_pixel = grid_of(p, region.row0, region.column0);
-    int staged_column = -1, ring_origin = -1, have = 0;
-    if constexpr (RING) {
-        staged_column = max(-1, first_sample(first_pixel.left, d.halo));
-        ring_origin = max(-1, first_sample(first_pixel.top, d.halo));
-        have = ring_origin;
-        // Two pixels of zeros behind the ring stand for everything outside of the image.
-        if (threadIdx.x < 16) shared_memory[d.ring_rows * pitch * 8 + threadIdx.x] = make_uint4(0, 0, 0, 0);
-    } else {
-        // One column of zeros between rows, one row above, one below and two pixels more.
-        const int chunk = threadIdx.x & 7;
-        const bool inside_row = slab_byte + chunk * 16 < channels * V::kBytes;
-        const int slots = static_cast<int>(d.slots.value);
-        for (int s = threadIdx.x >> 3; s < slots * images; s += blockDim.x >> 3) {
-            const int image = static_cast<int>(divide(s, d.slots));
-            const int slot = s - image * slots;
-            const int r = static_cast<int>(divide(slot, d.pitch));
-            const int y = r - 1, x = slot - r * pitch - 1;
-            const bool valid = inside_row && y >= 0 && y < p.height && x >= 0;
-            const long long pixel = valid ? static_cast<long long>(y) * p.width + x : 0;
-            const char* from = value + value_size * image + pixel * p.value_stride * V::kBytes +
-                               (valid ? slab_byte + chunk * 16 : 0);
-            copy_async(shared_memory + (s * 8 + chunk), from, valid);
-        }
-    }
-
-    const int columns = region.column1 - region.column0;
-    const int step_rows = RING ? d.step_rows : region.row1 - region.row0;
-    // One past the last row that the output rows before `row_end` need undisturbed, with the row of zeros below.
-    auto rows_end = [&](int row_end) {
-        const float base = grid_of(p, row_end - 1, 0).top + static_cast<float>(p.kernel_h - 1) * first_pixel.step_y;
+    const int row0 = tile_row * d.tile_rows, row1 = min(row0 + d.tile_rows, p.out_height);
+    const int column0 = tile_column * d.tile_columns;
+    const int columns = min(d.tile_columns, p.out_width - column0);
+    const Grid corner = grid_of(p, row0, column0);
+    const int staged_column = max(-1, first_sample(corner.left, d.halo));
+    const int ring_origin = max(-1, first_sample(corner.top, d.halo));
+    // With all columns staged, a sample that misses them lies outside of the image.
+    const bool all_columns = pitch == p.width + 2 && staged_column == -1;
+    const auto stage_rows = [&](int from, int to) {
+        const Stager<V> stager(d, staged_column);
+        const int slot = (from - ring_origin) % ring_rows * pitch;
+        stager.stage(p, d, value, slab_byte, from, (to - from) * pitch, slot, ring, ring);
+    };
+    // One past the last row that the output rows before `end` need undisturbed, with the row of zeros below.
+    const auto rows_end = [&](int end) {
+        const float base = grid_of(p, end - 1, 0).top + 2.0f * corner.step_y;
         return min(p.height, last_sample(base, d.halo)) + 1;
     };
-    if constexpr (RING) {
-        have = max(have, rows_end(min(region.row0 + step_rows, region.row1)));
-        stage_rows<V>(p, d, value, slab_byte, ring_origin, have, ring_origin, staged_column);
-    }
-    copy_async_wait();
-    __syncthreads();
-    for (int row = region.row0; row < region.row1; row += step_rows) {
-        const int row_end = min(row + step_rows, region.row1);
-        int window_row = -1, window_rows = 0, window_slot = 0;
-        if constexpr (RING) {
-            // The rows that the next step needs arrive while this one computes.
-            window_rows = have;
-            if (row_end < region.row1) {
-                const int end = max(have, rows_end(min(row_end + step_rows, region.row1)));
-                stage_rows<V>(p, d, value, slab_byte, have, end, ring_origin, staged_column);
-                have = end;
-            }
-            window_row = max(ring_origin, have - d.ring_rows);
-            window_rows -= window_row;
-            window_slot = (window_row - ring_origin) % d.ring_rows;
-        }
 
-        const int image_tasks = (row_end - row) * d.tile_columns;
-        const int tasks = image_tasks * images * kLanes;
-        for (int start = static_cast<int>(threadIdx.x & ~31u); start < tasks; start += blockDim.x) {
-            const int task = start + (threadIdx.x & 31);
-            u32 index = static_cast<u32>(task) / kLanes;
-            u32 image = 0;
-            if constexpr (!RING) {
-                image = divide(index, d.queries);
-                index -= image * d.queries.value;
-            }
+    // Two pixels of zeros behind the ring stand for everything outside of the image.
+    if (threadIdx.x < 16) shared_memory[ring * 8 + threadIdx.x] = make_uint4(0, 0, 0, 0);
+    int have = max(ring_origin, rows_end(min(row0 + d.step_rows, row1)));
+    stage_rows(ring_origin, have);
+
+    const int warp_start = static_cast<int>(threadIdx.x & ~31u);
+    const auto index_of = [&](int start) { return (static_cast<u32>(start) + (threadIdx.x & 31u)) / G::kLanes; };
+    for (int row = row0; row < row1; row += d.step_rows) {
+        const int row_end = min(row + d.step_rows, row1);
+        const int tasks = (row_end - row) * d.tile_columns * G::kLanes;
+        const auto query_of = [&](int start) {
+            const u32 index = index_of(start);
             const u32 r = divide(index, d.columns);
-            const int column = static_cast<int>(index - r * d.columns.value);
-            const bool active = has_channels && task < tasks && column < columns;
-            const int oy = active ? row + static_cast<int>(r) : row;
-            const int ox = active ? region.column0 + column : region.column0;
-            image = active ? image : 0;
-            const long long query = static_cast<long long>(queries) * (first_image + static_cast<int>(image)) +
-                                    static_cast<long long>(oy) * p.out_width + ox;
-            const char* numbers = static_cast<const char*>(p.offset_mask) +
-                                  (query * p.offset_stride + 3 * taps * group) * O::kBytes;
-            const Grid grid = grid_of(p, oy, ox);
-            const int base = lane * CHUNKS * 16 + (RING ? 0 : static_cast<int>(image * d.slots.value) * kSlabBytes);
+            const int c = static_cast<int>(index - r * d.columns.value);
+            const bool active = has_channels && row + static_cast<int>(r) < row_end && c < columns;
+            return active ? static_cast<u32>((row + static_cast<int>(r)) * p.out_width + column0 + c)
+                          : static_cast<u32>(row * p.out_width + column0);
+        };
+        const auto numbers_of = [&](u32 query) {
+            return offsets + (query * static_cast<u32>(p.offset_stride) + group_number) * O::kBytes;
+        };
+        NineTaps<O> next;
+        next.load(numbers_of(query_of(warp_start)));
+        copy_async_wait();
+        __syncthreads();
+        // The rows that the next step needs arrive while this one computes.
+        int window_rows = have;
+        if (row_end < row1) {
+            const int end = max(have, rows_end(min(row_end + d.step_rows, row1)));
+            stage_rows(have, end);
+            have = end;
+        }
+        const int window_row = max(ring_origin, have - ring_rows);
+        window_rows -= window_row;
+        const u32 window_slot = (window_row - ring_origin) % ring_rows;
 
-            S sums;
+        for (int start = warp_start; start < tasks; start += static_cast<int>(blockDim.x)) {
+            const u32 index = index_of(start);
+            const u32 r = divide(index, d.columns);
+            const int c = static_cast<int>(index - r * d.columns.value);
+            const bool active = has_channels && row + static_cast<int>(r) < row_end && c < columns;
+            const int oy = row + static_cast<int>(r), ox = column0 + c;
+            const Grid grid = grid_of(p, oy, ox);
+            NineTaps<O> nine = next;
+            nine.align(numbers_of(0));
+            if (kAhead && start + static_cast<int>(blockDim.x) < tasks) next.load(numbers_of(query_of(start + blockDim.x)));
+            typename G::S sums;
             sums.clear();
-            bool missed = false;
-            auto sample = [&](float x, float y, float modulation) {
-                int upper, lower;
-                Place px, py;
-                if constexpr (RING) {
-                    px = locate(x, staged_column);
-                    py = locate(y, window_row);
-                    const bool staged = px.index < static_cast<u32>(pitch - 1) && py.index < static_cast<u32>(window_rows - 1);
-                    u32 slot0 = window_slot + py.index;
-                    slot0 = min(slot0, slot0 - d.ring_rows);
-                    u32 slot1 = slot0 + 1;
-                    slot1 = slot1 == static_cast<u32>(d.ring_rows) ? 0u : slot1;
-                    const int zero = d.ring_rows * pitch * kSlabBytes;
-                    upper = staged ? static_cast<int>((slot0 * pitch + px.index) * kSlabBytes) : zero;
-                    lower = staged ? static_cast<int>((slot1 * pitch + px.index) * kSlabBytes) : zero;
-                    missed = !staged;
-                    upper += base;
-                    lower += base;
-                } else {
-                    px = locate(x, -1);
-                    py = locate(y, -1);
-                    const bool inside = px.index <= static_cast<u32>(p.width) && py.index <= static_cast<u32>(p.height);
-                    const u32 slot = inside ? py.index * pitch + px.index : static_cast<u32>((p.height + 1) * pitch);
-                    upper = base + static_cast<int>(slot) * kSlabBytes;
-                    lower = upper + pitch * kSlabBytes;
-                }
-                const auto weights = S::weigh(modulation, px.fraction, py.fraction);
+            u32 missed = 0;
 #pragma unroll
-                for (int c = 0; c < CHUNKS; ++c) {
-                    const uint4 v00 = *reinterpret_cast<const uint4*>(shared + upper + chunk_byte[c]);
-                    const uint4 v01 = *reinterpret_cast<const uint4*>(shared + upper + chunk_byte[c] + kSlabBytes);
-                    const uint4 v10 = *reinterpret_cast<const uint4*>(shared + lower + chunk_byte[c]);
-                    const uint4 v11 = *reinterpret_cast<const uint4*>(shared + lower + chunk_byte[c] + kSlabBytes);
-                    const u32 w00[4] = {v00.x, v00.y, v00.z, v00.w}, w01[4] = {v01.x, v01.y, v01.z, v01.w};
-                    const u32 w10[4] = {v10.x, v10.y, v10.z, v10.w}, w11[4] = {v11.x, v11.y, v11.z, v11.w};
-                    sums.add(weights, w00, w01, w10, w11, c * kPerChunk, kPerChunk);
-                }
-            };
-            // A sample outside of the window, but perhaps inside of the image.
-            auto sample_directly = [&](float x, float y, float modulation) {
+            for (int k = 0; k < 9; ++k) {
+                const Place px =
+                    locate(fmaf(grid.scale, nine.dx(k), fmaf(static_cast<float>(k / 3), grid.step_x, grid.left)), staged_column);
+                const Place py =
+                    locate(fmaf(grid.scale, nine.dy(k), fmaf(static_cast<float>(k % 3), grid.step_y, grid.top)), window_row);
+                const bool x_staged = px.index < static_cast<u32>(pitch - 1);
+                const bool staged = x_staged && py.index < static_cast<u32>(window_rows - 1);
+                if (!staged && (x_staged || !all_columns)) missed |= 1u << k;
+                u32 slot0 = window_slot + py.index;
+                slot0 = min(slot0, slot0 - static_cast<u32>(ring_rows));
+                u32 slot1 = slot0 + 1u;
+                slot1 = slot1 == static_cast<u32>(ring_rows) ? 0u : slot1;
+                const int upper = staged ? static_cast<int>((slot0 * pitch + px.index) * kSlabBytes) : ring * kSlabBytes;
+                const int lower = staged ? static_cast<int>((slot1 * pitch + px.index) * kSlabBytes) : ring * kSlabBytes;
+                gather.add(sums, G::S::weigh(nine.modulation(k), px.fraction, py.fraction), upper, lower);
+            }
+            const u32 query = static_cast<u32>(oy * p.out_width + ox);
+            if (!active) missed = 0;
+            while (missed) {
+                // Outside of the window, but perhaps inside of the image.
+                const int k = __ffs(static_cast<int>(missed)) - 1;
+                missed &= missed - 1u;
+                const char* numbers = numbers_of(query);
+                const char* offset = numbers + 2 * k * O::kBytes;
+                const float column_step = static_cast<float>(k / 3), row_step = static_cast<float>(k % 3);
+                const float x = fmaf(grid.scale, load_number<O>(offset), fmaf(column_step, grid.step_x, grid.left));
+                const float y = fmaf(grid.scale, load_number<O>(offset + O::kBytes), fmaf(row_step, grid.step_y, grid.top));
                 const Place px = locate(x, -1), py = locate(y, -1);
-                if (!active || px.index > static_cast<u32>(p.width) || py.index > static_cast<u32>(p.height)) return;
+                if (px.index > static_cast<u32>(p.width) || py.index > static_cast<u32>(p.height)) continue;
+                const float modulation = load_number<O>(numbers + (18 + k) * O::kBytes);
 #pragma unroll
-                for (int c = 0; c < CHUNKS; ++c) {
-                    const Image channels_of_chunk{value + slab_byte + lane * CHUNKS * 16 + chunk_byte[c], p.height, p.width,
-                                                  p.value_stride};
-                    add_direct<V, 16, FAST, false>(channels_of_chunk, x, y, modulation, sums, c * kPerChunk);
-                }
-            };
-            if constexpr (TAPS == 9) {
-                u32 all_missed = 0;
-                NineTaps<O> nine;
-                nine.load(numbers);
-                nine.align(numbers);
-#pragma unroll
-                for (int k = 0; k < 9; ++k) {
-                    sample(fmaf(grid.scale, nine.dx(k), fmaf(static_cast<float>(k / 3), grid.step_x, grid.left)),
-                           fmaf(grid.scale, nine.dy(k), fmaf(static_cast<float>(k % 3), grid.step_y, grid.top)),
-                           nine.modulation(k));
-                    if (RING && missed) all_missed |= 1u << k;
-                }
-                if constexpr (RING) {
-                    while (all_missed) {
-                        const int k = __ffs(static_cast<int>(all_missed)) - 1;
-                        all_missed &= all_missed - 1;
-                        const char* offset = numbers + 2 * k * O::kBytes;
-                        const float column_step = static_cast<float>(k / 3), row_step = static_cast<float>(k % 3);
-                        sample_directly(
-                            fmaf(grid.scale, load_number<O>(offset), fmaf(column_step, grid.step_x, grid.left)),
-                            fmaf(grid.scale, load_number<O>(offset + O::kBytes), fmaf(row_step, grid.step_y, grid.top)),
-                            load_number<O>(numbers + (18 + k) * O::kBytes));
-                    }
-                }
-            } else {
-                visit_taps<O>(p, grid, numbers, [&](float x, float y, float modulation) {
-                    sample(x, y, modulation);
-                    if (RING && missed) sample_directly(x, y, modulation);
-                });
-            }
-            if (active) {
-                char* to = static_cast<char*>(p.output) + (query * channels + channel) * V::kBytes;
-#pragma unroll
-                for (int c = 0; c < CHUNKS; ++c) {
-                    if constexpr (V::kBytes == 1) {
-#pragma unroll
-                        for (int i = 0; i < kPerChunk; ++i) sums.total[c * kPerChunk + i] *= p.output_scale;
-                    }
-                    store_global<V, 16>(to + chunk_byte[c], sums.total + c * kPerChunk);
+                for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+                    const Image pixels{value + slab_byte + gather.chunk_byte[chunk], p.height, p.width, p.value_stride};
+                    add_direct<V, 16, FAST, false>(pixels, x, y, modulation, sums, chunk * G::kPerChunk);
                 }
             }
+            if (!kAhead && start + static_cast<int>(blockDim.x) < tasks) next.load(numbers_of(query_of(start + blockDim.x)));
+            if (active) gather.store(sums, output + query * static_cast<u32>(channels * V::kBytes), p.output_scale);
         }
-        if constexpr (RING) {
-            copy_async_wait();
-            __syncthreads();
-        }
+        __syncthreads();
     }
 }
 

@@ -47,6 +47,11 @@ __device__ __forceinline__ void copy_async(void* shared, const void* global, boo
     const int bytes = valid ? 16 : 0;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global), "r"(bytes) : "memory");
 }
+/// A number that the compiler cannot see through.
+__device__ __forceinline__ u32 opaque(u32 number) {
+    asm volatile("" : "+r"(number));
+    return number;
+}
 __device__ __forceinline__ void copy_async_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 #endif
 

@@ -19,7 +19,8 @@ struct Configuration {
     int bytes;         // of channels a thread; 0: one channel
     int split;         // threads that share the taps of a pixel
     int threads;       // of a block
-    int images;        // whole: images of a block
+    int images;        // whole: images of a unit
+    int buffers;       // whole: 2 stages the next unit while one is computed
     int tile_columns;  // ring: output pixels of a block
     int tile_rows;
     int step_rows;     // ring: output rows between two loads
@@ -60,40 +61,40 @@ inline Divisor divisor(unsigned value) {
 }
 
 constexpr Configuration kConfigurations[] = {
-    // kernel, bytes, split, threads, images, tile columns, tile rows, step rows, halo, resident
-    {kDirect, 0, 1, 128, 1, 0, 0, 0, 0, 0},      // any alignment
-    {kDirect, 8, 1, 128, 1, 0, 0, 0, 0, 0},      //
-    {kDirect, 16, 1, 64, 1, 0, 0, 0, 0, 0},      //
-    {kDirect, 16, 1, 128, 1, 0, 0, 0, 0, 0},     //
-    {kDirect, 16, 1, 256, 1, 0, 0, 0, 0, 0},     //
-    {kDirect, 32, 1, 64, 1, 0, 0, 0, 0, 0},      //
-    {kDirect, 32, 1, 128, 1, 0, 0, 0, 0, 0},     //
-    {kDirect, 16, 3, 96, 1, 0, 0, 0, 0, 0},      //
-    {kDirect, 16, 3, 192, 1, 0, 0, 0, 0, 0},     //
-    {kDirect, 32, 3, 96, 1, 0, 0, 0, 0, 0},      //
-    {kDirect, 16, 9, 288, 1, 0, 0, 0, 0, 0},     //
-    {kWhole, 32, 1, 448, 1, 0, 0, 0, 0, 896},      // 28x28: two blocks on an sm_90 multiprocessor
-    {kWhole, 32, 1, 896, 1, 0, 0, 0, 0, 896},      //
-    {kWhole, 32, 1, 160, 1, 0, 0, 0, 0, 640},      // 14x14
-    {kWhole, 32, 1, 256, 1, 0, 0, 0, 0, 896},      //
-    {kWhole, 32, 1, 416, 2, 0, 0, 0, 0, 896},      // 7x7
-    {kWhole, 32, 1, 160, 4, 0, 0, 0, 0, 640},      //
-    {kWhole, 32, 1, 416, 4, 0, 0, 0, 0, 896},      //
-    {kRing, 32, 1, 896, 1, 0, 0, 4, 4, 896},       // 56x56: an image passes through one multiprocessor
-    {kRing, 32, 1, 448, 1, 0, 28, 2, 3, 896},      //
-    {kRing, 32, 1, 448, 1, 0, 28, 2, 2, 896},      //
-    {kRing, 32, 1, 256, 1, 16, 16, 16, 3, 896},    // large images: tiles
-    {kRing, 32, 1, 256, 1, 32, 8, 8, 3, 896},      //
-    {kRing, 32, 1, 512, 1, 16, 32, 16, 3, 896},    //
-    {kRing, 32, 1, 256, 1, 16, 8, 8, 3, 896},      //
-    {kWhole, 16, 1, 448, 1, 0, 0, 0, 0, 896},      // groups of 8, 24, ... channels, and int8
-    {kWhole, 16, 1, 256, 2, 0, 0, 0, 0, 896},      //
-    {kRing, 16, 1, 448, 1, 0, 28, 2, 3, 896},      //
-    {kRing, 16, 1, 256, 1, 16, 16, 16, 3, 896},    //
-    {kWhole, 64, 1, 448, 1, 0, 0, 0, 0, 640},      // fp32
-    {kWhole, 64, 1, 160, 1, 0, 0, 0, 0, 640},      //
-    {kRing, 64, 1, 448, 1, 0, 28, 2, 3, 640},      //
-    {kRing, 64, 1, 256, 1, 16, 16, 16, 3, 640},    //
+    // kernel, bytes, split, threads, images, buffers, tile columns, tile rows, step rows, halo, resident
+    {kDirect, 0, 1, 128, 1, 1, 0, 0, 0, 0, 0},      // any alignment
+    {kDirect, 8, 1, 128, 1, 1, 0, 0, 0, 0, 0},      //
+    {kDirect, 16, 1, 64, 1, 1, 0, 0, 0, 0, 0},      //
+    {kDirect, 16, 1, 128, 1, 1, 0, 0, 0, 0, 0},     //
+    {kDirect, 16, 1, 256, 1, 1, 0, 0, 0, 0, 0},     //
+    {kDirect, 32, 1, 64, 1, 1, 0, 0, 0, 0, 0},      //
+    {kDirect, 32, 1, 128, 1, 1, 0, 0, 0, 0, 0},     //
+    {kDirect, 16, 3, 96, 1, 1, 0, 0, 0, 0, 0},      //
+    {kDirect, 16, 3, 192, 1, 1, 0, 0, 0, 0, 0},     //
+    {kDirect, 32, 3, 96, 1, 1, 0, 0, 0, 0, 0},      //
+    {kDirect, 16, 9, 288, 1, 1, 0, 0, 0, 0, 0},     //
+    {kWhole, 32, 1, 448, 1, 1, 0, 0, 0, 0, 896},      // 28x28: two blocks on an sm_90 multiprocessor
+    {kWhole, 32, 1, 896, 1, 1, 0, 0, 0, 0, 896},      //
+    {kWhole, 32, 1, 160, 1, 1, 0, 0, 0, 0, 640},      // 14x14
+    {kWhole, 32, 1, 256, 1, 1, 0, 0, 0, 0, 896},      //
+    {kWhole, 32, 1, 416, 2, 1, 0, 0, 0, 0, 896},      // 7x7
+    {kWhole, 32, 1, 160, 4, 1, 0, 0, 0, 0, 640},      //
+    {kWhole, 32, 1, 416, 4, 1, 0, 0, 0, 0, 896},      //
+    {kRing, 32, 1, 896, 1, 1, 0, 0, 4, 4, 896},       // 56x56: an image passes through one multiprocessor
+    {kRing, 32, 1, 448, 1, 1, 0, 28, 2, 3, 896},      //
+    {kRing, 32, 1, 448, 1, 1, 0, 28, 2, 2, 896},      //
+    {kRing, 32, 1, 256, 1, 1, 16, 16, 16, 3, 896},    // large images: tiles
+    {kRing, 32, 1, 256, 1, 1, 32, 8, 8, 3, 896},      //
+    {kRing, 32, 1, 512, 1, 1, 16, 32, 16, 3, 896},    //
+    {kRing, 32, 1, 256, 1, 1, 16, 8, 8, 3, 896},      //
+    {kWhole, 16, 1, 448, 1, 1, 0, 0, 0, 0, 896},      // groups of 8, 24, ... channels, and int8
+    {kWhole, 16, 1, 256, 2, 1, 0, 0, 0, 0, 896},      //
+    {kRing, 16, 1, 448, 1, 1, 0, 28, 2, 3, 896},      //
+    {kRing, 16, 1, 256, 1, 1, 16, 16, 16, 3, 896},    //
+    {kWhole, 64, 1, 448, 1, 1, 0, 0, 0, 0, 640},      // fp32
+    {kWhole, 64, 1, 160, 1, 1, 0, 0, 0, 0, 640},      //
+    {kRing, 64, 1, 448, 1, 1, 0, 28, 2, 3, 640},      //
+    {kRing, 64, 1, 256, 1, 1, 16, 16, 16, 3, 640},    //
 };
 // What choose() falls back to, as ids.
 constexpr int kScalarId = 1, kNarrowId = 2, kPlainId = 4, kSplitId = 8;
@@ -124,6 +125,11 @@ inline bool wide(const Params& p, int type) {
     return int64_t{p.height} * p.width * p.value_stride * bytes_of(type) >= int64_t{1} << 31;
 }
 
+/// Blocks of a tiled configuration that a multiprocessor holds; it reserves 1024 bytes for each.
+inline int resident_blocks(const Configuration& c, int shared_bytes, const Limits& limits) {
+    return std::max(1, std::min((limits.shared_bytes + 1024) / (shared_bytes + 1024), c.resident / c.threads));
+}
+
 /// Fill `launch` for a configuration. Returns false if the configuration cannot compute the problem on this device.
 /// Needs 16-byte aligned pointers (null counts as aligned), N >= 1 and checked attributes.
 inline bool plan(const Params& p, int value, int offset, const Configuration& c, const Limits& limits, Launch* launch) {
@@ -136,7 +142,8 @@ inline bool plan(const Params& p, int value, int offset, const Configuration& c,
     Division& d = l.division;
     d.channels = divisor(p.group_channels);
     d.lanes = d.columns = d.pitch = d.slots = d.queries = d.slabs = d.column_tiles = divisor(1);
-    d.images = 1;
+    d.images = d.buffers = 1;
+    d.units = 0;
     d.tile_columns = p.out_width;
     d.tile_rows = p.out_height;
     d.step_rows = p.out_height;
@@ -160,7 +167,8 @@ inline bool plan(const Params& p, int value, int offset, const Configuration& c,
     }
     // Slabs of 128 bytes; taps must lie in rising order, and sizes fit 32 bits.
     const int row_bytes = channels_of(p) * size;
-    if (!unrolled(p, offset) || c.split > 1 || bytes < 16 || p.offset_scale < 0.0F || wide(p, value) || queries * 8 >= limit) return false;
+    if (!unrolled(p, offset) || c.split > 1 || bytes < 16 || p.offset_scale < 0.0F || wide(p, value)) return false;
+    if (queries * std::max(8, p.offset_stride * bytes_of(offset)) * c.images >= limit) return false;
     if (value != kF32 && bytes > 32) return false;
     if (value == kI8 && bytes > 16) return false;
     const int slabs = static_cast<int>(ceil_div(row_bytes, 128));
@@ -170,16 +178,20 @@ inline bool plan(const Params& p, int value, int offset, const Configuration& c,
     if (c.kernel == kWhole) {
         const int64_t slots = int64_t{p.height + 2} * (p.width + 1) + 2;
         const int images = c.images < p.batch ? c.images : p.batch;
-        if (slots * images * 128 > limits.shared_bytes) return false;
+        const int64_t units = slabs * ceil_div(p.batch, images);
+        const int64_t shared = slots * images * c.buffers * 128;
+        if (shared > limits.shared_bytes || units >= limit) return false;
         d.slots = divisor(static_cast<unsigned>(slots));
         d.queries = divisor(static_cast<unsigned>(queries));
         d.pitch = divisor(p.width + 1);
         d.columns = divisor(p.out_width);
         d.images = images;
-        l.grid_x = slabs;
-        l.grid_y = static_cast<unsigned>(ceil_div(p.batch, images));
-        l.shared_bytes = static_cast<int>(slots * images * 128);
-        if (l.grid_y > 65535) return false;
+        d.buffers = c.buffers;
+        d.units = static_cast<unsigned>(units);
+        const int64_t resident = int64_t{limits.multiprocessors} * resident_blocks(c, static_cast<int>(shared), limits);
+        l.grid_x = static_cast<unsigned>(c.buffers == 2 && resident < units ? resident : units);
+        l.grid_y = 1;
+        l.shared_bytes = static_cast<int>(shared);
         *launch = l;
         return true;
     }
@@ -222,9 +234,9 @@ inline double tile_score(const Params& p, int value, const Configuration& c, con
     const int lanes = 128 / c.bytes;
     const double tasks = double(c.kernel == kWhole ? d.tile_rows : d.step_rows) * d.tile_columns * d.images * lanes;
     const double rounds = std::ceil(tasks / c.threads);
-    const int blocks = std::min((limits.shared_bytes + 1024) / (l.shared_bytes + 1024), c.resident / c.threads);
-    if (blocks < 1) return 0.0;
-    const double waves = double(l.grid_x) * l.grid_y / (double(limits.multiprocessors) * blocks);
+    const int blocks = resident_blocks(c, l.shared_bytes, limits);
+    const double waves = (c.kernel == kWhole ? double(d.units) : double(l.grid_x) * l.grid_y) /
+                         (double(limits.multiprocessors) * blocks);
     const double staged = c.kernel == kWhole ? 1.0
                                              : double(d.pitch.value) *
                                                    (d.tile_rows + 2.0 + 2.0 * c.halo) / (double(d.tile_columns) * d.tile_rows);

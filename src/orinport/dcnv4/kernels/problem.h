@@ -53,7 +53,9 @@ struct Division {
     int step_rows;                // output rows between two loads
     int ring_rows;                // staged rows
     int halo;                     // rows and columns staged on each side beyond the undisturbed samples
-    int images;                   // whole image: images of a block
+    int images;                   // whole image: images of a unit
+    int buffers;                  // whole image: 2 if the next unit is staged while one is computed
+    unsigned units;               // whole image: slabs * groups of images
 };
 
 }  // namespace dcnv4
