@@ -25,5 +25,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def torch():
-    """The module, where it is installed."""
-    return pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'orinport[torch]'")
+    """The module, where it is installed, on one thread: waiting threads slow each other down on a busy machine."""
+    module = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'orinport[torch]'")
+    module.set_num_threads(1)
+    return module

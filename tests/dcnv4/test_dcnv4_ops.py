@@ -98,6 +98,24 @@ def test_batches_that_existing_kernels_get_wrong(torch, backend, batch, side, gr
     assert error(got, reference(numbers(value), numbers(vectors), **keywords(geometry))) < 5e-6
 
 
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_do_not_change_the_result(torch, threads):
+    from orinport.dcnv4 import dcnv4
+
+    geometry = Geometry(4, 16)
+    leaves = [t.requires_grad_() for t in random_inputs(torch, geometry, 3, 13, 11)]
+    expected = dcnv4(*leaves, **keywords(geometry))
+    gradients = torch.autograd.grad(expected.square().sum(), leaves)
+    try:
+        torch.set_num_threads(threads)
+        got = dcnv4(*leaves, **keywords(geometry))
+        assert torch.equal(got, expected)
+        for one, other in zip(torch.autograd.grad(got.square().sum(), leaves), gradients, strict=True):
+            torch.testing.assert_close(one, other)
+    finally:
+        torch.set_num_threads(1)
+
+
 @pytest.mark.parametrize(("height", "width"), [(56, 56), (200, 320)])
 def test_half_precision_keeps_coordinates_in_single(torch, height, width):
     """Coordinates rounded to float16 would be off by up to 1/8 pixel here, and errors of 1 and more follow."""
@@ -180,6 +198,20 @@ def test_padding_and_dead_masks_are_not_read(torch, backend):
     vectors[..., 108:] = float("nan")
     vectors[..., 18] = float("nan")
     assert torch.equal(dcnv4(value, vectors, **keywords(geometry)), clean)
+
+
+def test_half_values_with_single_offsets(torch, backend):
+    from orinport.dcnv4 import dcnv4
+
+    geometry = Geometry(2, 16)
+    value, vectors = random_inputs(torch, geometry, 1, 60, 60)
+    value = value.half().requires_grad_()
+    vectors.requires_grad_()
+    got = dcnv4(value, vectors, **keywords(geometry))
+    assert got.dtype == torch.float16
+    assert error(got, reference(numbers(value), numbers(vectors), **keywords(geometry))) < 3e-4
+    got.sum().backward()
+    assert (value.grad.dtype, vectors.grad.dtype) == (torch.float16, torch.float32)
 
 
 def test_memory_layout_does_not_matter(torch, backend):

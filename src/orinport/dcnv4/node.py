@@ -39,7 +39,7 @@ def nodes_of(model: ir.Model) -> list[ir.Node]:
 
 
 def node_attributes(geometry: Geometry) -> dict[str, int | float]:
-    """The thirteen attributes, in the order of the plugins' fields; the scale is rounded to float32, as ONNX keeps it."""
+    """The thirteen attributes, in the order of the plugins' fields; the scale in float32, as ONNX keeps it."""
     pairs = (geometry.kernel, geometry.stride, geometry.padding, geometry.dilation)
     names = (("kh", "kw"), ("sh", "sw"), ("ph", "pw"), ("dh", "dw"))
     attributes: dict[str, int | float] = {}

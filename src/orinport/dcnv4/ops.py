@@ -9,6 +9,8 @@ operations. float16 and bfloat16 are computed in float32, coordinates and sums i
 
 from __future__ import annotations
 
+import contextlib
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["dcnv4", "flash_deform_attn"]
 
-_TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+_HALF_TYPES = (torch.float16, torch.bfloat16)
+_TYPES = (torch.float32, torch.float64, *_HALF_TYPES)
 _GEOMETRY = (
     "int[] kernel, int[] stride, int[] padding, int[] dilation, int group, int group_channels, "
     "float offset_scale, bool remove_center"
@@ -54,6 +57,7 @@ def dcnv4(
 ) -> torch.Tensor:
     """DCNv4 as `orinport.dcnv4.reference` defines it, on tensors of one floating-point type.
 
+    A float16 or bfloat16 value may also come with an offset_mask in float32.
     `value` (N, H, W, G*D) and `offset_mask` (N, Ho, Wo, P) give (N, Ho, Wo, G*D). Differentiable in both.
     Raises OrinportError for arguments that do not belong together.
     """
@@ -106,8 +110,12 @@ def _attention(shapes: torch.Tensor, starts: torch.Tensor, points: int) -> tuple
 def _check_types(operator: str, value: torch.Tensor, numbers: torch.Tensor) -> None:
     if value.dtype not in _TYPES:
         raise OrinportError(f"{operator}: value must be of a floating-point type, not {value.dtype}.")
-    if numbers.dtype != value.dtype:
-        raise OrinportError(f"{operator}: both inputs must be of one type, not {value.dtype} and {numbers.dtype}.")
+    mixed = value.dtype in _HALF_TYPES and numbers.dtype == torch.float32
+    if numbers.dtype != value.dtype and not mixed:
+        raise OrinportError(
+            f"{operator}: both inputs must be of one type, or a half type and float32, "
+            f"not {value.dtype} and {numbers.dtype}."
+        )
     if numbers.device != value.device:
         raise OrinportError(f"{operator}: both inputs must be on one device, not {value.device} and {numbers.device}.")
 
@@ -169,7 +177,7 @@ def _dcnv4_backward_cpu(
         _addresses(work, vectors, upstream, *gradients),
         torch.get_num_threads(),
     )
-    return gradients[0].to(value.dtype), gradients[1].to(value.dtype)
+    return gradients[0].to(value.dtype), gradients[1].to(offset_mask.dtype)
 
 
 @torch.library.register_fake("orinport::dcnv4")
@@ -182,9 +190,12 @@ def _dcnv4_fake(value: torch.Tensor, offset_mask: torch.Tensor, *arguments: Any)
 
 @torch.library.register_fake("orinport::dcnv4_backward")
 def _dcnv4_backward_fake(
-    gradient: torch.Tensor, value: torch.Tensor, offset_mask: torch.Tensor, *_: Any
+    gradient: torch.Tensor,  # noqa: ARG001
+    value: torch.Tensor,
+    offset_mask: torch.Tensor,
+    *_: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    return gradient.new_empty(value.shape), gradient.new_empty(offset_mask.shape)
+    return value.new_empty(value.shape), offset_mask.new_empty(offset_mask.shape)
 
 
 def _dcnv4_save(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:  # noqa: ARG001
@@ -271,7 +282,7 @@ def _flash_backward_cpu(
         _addresses(work, vectors, upstream, *gradients),
         torch.get_num_threads(),
     )
-    return gradients[0].to(value.dtype), gradients[1].to(value.dtype)
+    return gradients[0].to(value.dtype), gradients[1].to(sampling_loc_attn.dtype)
 
 
 @torch.library.register_fake("orinport::flash_deform_attn")
@@ -290,14 +301,14 @@ def _flash_fake(
 
 @torch.library.register_fake("orinport::flash_deform_attn_backward")
 def _flash_backward_fake(
-    gradient: torch.Tensor,
+    gradient: torch.Tensor,  # noqa: ARG001
     value: torch.Tensor,
     shapes: torch.Tensor,  # noqa: ARG001
     starts: torch.Tensor,  # noqa: ARG001
     sampling_loc_attn: torch.Tensor,
     points: int,  # noqa: ARG001
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    return gradient.new_empty(value.shape), gradient.new_empty(sampling_loc_attn.shape)
+    return value.new_empty(value.shape), sampling_loc_attn.new_empty(sampling_loc_attn.shape)
 
 
 def _flash_save(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:  # noqa: ARG001
@@ -336,3 +347,7 @@ for _name, _kind, _function in (
     ("orinport::flash_deform_attn_backward", "cpu", _flash_backward_cpu),
 ):
     torch.library.impl(_name, _kind, _function)
+
+if torch.cuda.is_available():
+    with contextlib.suppress(ImportError):
+        import_module("orinport.dcnv4.cuda").register()
