@@ -12,6 +12,7 @@ import shlex
 import shutil
 import subprocess
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from orinport.errors import OrinportError
@@ -126,7 +127,7 @@ def commands(build: PluginBuild) -> tuple[tuple[str, ...], ...]:
     elif build.kernels and (nvcc := find_nvcc()) is not None:
         configure.append(f"-DCMAKE_CUDA_COMPILER={nvcc}")
     if build.sanitize:
-        configure.append(f"-DORINPORT_SANITIZE={build.sanitize}")
+        configure += [f"-DORINPORT_SANITIZE={build.sanitize}", "-DCMAKE_BUILD_TYPE=Debug"]
     return tuple(configure), ("cmake", "--build", str(build.folder), "--parallel", str(build.jobs))
 
 
@@ -213,6 +214,6 @@ def _first_error(log: Path) -> str:
             return line[:300].rstrip(".")
     for number, line in enumerate(lines):
         if line.startswith("CMake Error"):
-            told = [later for later in lines[number + 1 : number + 6] if later]
-            return " ".join(told)[:300].rstrip(".") or line
+            told = " ".join(takewhile(bool, lines[number + 1 :]))
+            return told[:300].rstrip(".") or line
     return (lines[-1] if lines else "nothing was said").rstrip(".")

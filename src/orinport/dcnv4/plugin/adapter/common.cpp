@@ -1,6 +1,7 @@
 #include "adapter/common.h"
 
 #include <atomic>
+#include <cstdio>
 
 namespace orinport::plugin {
 namespace {
@@ -104,7 +105,11 @@ void useLoggerFinder(nvinfer1::ILoggerFinder* finder) noexcept {
 
 void report(Status const& status, nvinfer1::IErrorRecorder* recorder) noexcept {
     if (status.ok()) return;
-    if (recorder != nullptr) recorder->reportError(errorCode(status.code), status.text);
+    if (recorder != nullptr) {
+        char text[nvinfer1::IErrorRecorder::kMAX_DESC_LENGTH + 1];
+        std::snprintf(text, sizeof text, "%.*s", static_cast<int>(sizeof text) - 1, status.text);
+        recorder->reportError(errorCode(status.code), text);
+    }
     if (ILogger* logger = findLogger()) logger->log(ILogger::Severity::kERROR, status.text);
 }
 

@@ -108,6 +108,10 @@ Status checkTogether(Attributes const& attributes) noexcept {
     DcnAttributes const& dcn = attributes.dcn;
     char const* name = pluginName(attributes.kind);
     if (dcn.taps() < 1) return failure(Code::InvalidArgument, "%s: a 1x1 kernel without its centre has no taps.", name);
+    if (dcn.channels() > kLARGE || dcn.taps() > kLARGE) {
+        return failure(Code::InvalidArgument, "%s: %lld channels with %lld taps are too many.", name,
+                       static_cast<long long>(dcn.channels()), static_cast<long long>(dcn.taps()));
+    }
     if (attributes.kind == Kind::FusedDcn && !dcn.keepsSize()) {
         return failure(Code::InvalidArgument,
                        "%s: value and offset_mask can lie in one tensor only if the output has the input's size; kernel "

@@ -73,11 +73,9 @@ Status dcnLaunch(DcnProblem const& problem, std::int32_t tactic, CUstream_st* st
 Status attentionLaunch(DeformAttnAttributes const& attributes, TensorInfo const* tensors, void const* const* inputs,
                        void* output, CUstream_st* stream) noexcept {
     std::int64_t const* value = tensors[0].extents;
-    for (std::int64_t extent : {value[0], value[1], value[2] * value[3], tensors[1].extents[0], tensors[3].extents[1]}) {
-        if (extent > INT_MAX / 2) {
-            return failure(Code::UnsupportedShape, "%s: an extent of %lld is too large.", pluginName(Kind::DeformAttn),
-                           static_cast<long long>(extent));
-        }
+    if (value[2] * value[3] > INT_MAX / 2) {
+        return failure(Code::UnsupportedShape, "%s: %lld channels are too many.", pluginName(Kind::DeformAttn),
+                       static_cast<long long>(value[2] * value[3]));
     }
     dcnv4::AttentionParams params{};
     params.value = inputs[0];

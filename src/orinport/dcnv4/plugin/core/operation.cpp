@@ -8,6 +8,7 @@ namespace orinport::plugin {
 namespace {
 
 constexpr std::int64_t kALIGNMENT = 8;  // of P, so that rows can be read by vector loads
+constexpr std::int64_t kLARGEST = INT32_MAX;  // extent; keeps products of two inside 64 bits
 
 bool known(std::int64_t extent) noexcept { return extent != kUNKNOWN_EXTENT; }
 
@@ -21,7 +22,7 @@ Status wantRank4(Kind kind, char const* tensor, TensorInfo const& info) noexcept
                        info.rank);
     }
     for (std::int32_t i = 0; i < 4; ++i) {
-        if (known(info.extents[i]) && info.extents[i] < 1) {
+        if (known(info.extents[i]) && (info.extents[i] < 1 || info.extents[i] > kLARGEST)) {
             return failure(Code::UnsupportedShape, "%s: dimension %d of %s is %lld.", pluginName(kind), i, tensor,
                            static_cast<long long>(info.extents[i]));
         }
@@ -113,7 +114,10 @@ Status checkAttention(Attributes const& attributes, TensorInfo const* tensors) n
     }
     std::int64_t const levels = known(shapes.extents[0]) ? shapes.extents[0] : starts.extents[0];
     std::int64_t const group = known(value.extents[2]) ? value.extents[2] : locations.extents[2];
-    if (known(levels) && levels < 1) return failure(Code::UnsupportedShape, "%s: there are no levels.", pluginName(kind));
+    if (known(levels) && (levels < 1 || levels > kLARGEST)) {
+        return failure(Code::UnsupportedShape, "%s: there are %lld levels.", pluginName(kind),
+                       static_cast<long long>(levels));
+    }
     std::int64_t const width = known(levels) ? 3 * levels * attributes.attention.points : kUNKNOWN_EXTENT;
     status = wantExtent(kind, "value_spatial_shapes", shapes, 1, 2);
     if (status.ok()) status = wantExtent(kind, "value_level_start_index", starts, 0, levels);

@@ -30,27 +30,22 @@ inline int elementBytes(ElementType type) noexcept {
 /// Unknown extents become 1. Refuses what does not fit the kernels' 32-bit numbers.
 inline Status kernelParams(DcnProblem const& problem, dcnv4::Params& params) noexcept {
     DcnAttributes const& dcn = *problem.attributes;
-    std::int64_t extents[7]{problem.value.extents[0],  problem.value.extents[1],  problem.value.extents[2],
-                            problem.output.extents[1], problem.output.extents[2], dcn.channels(),
-                            problem.offsetMask.extents[3]};
-    for (std::int64_t& extent : extents) {
-        if (extent == kUNKNOWN_EXTENT) extent = 1;
-        if (extent > INT_MAX / 2) {
-            return failure(Code::UnsupportedShape, "%s: an extent of %lld is too large.",
-                           pluginName(problem.fused ? Kind::FusedDcn : Kind::Dcn), static_cast<long long>(extent));
-        }
+    auto const extent = [](std::int64_t number) { return number == kUNKNOWN_EXTENT ? 1 : static_cast<int>(number); };
+    int const channels = extent(dcn.channels());
+    int const width = extent(problem.offsetMask.extents[3]);
+    if (std::int64_t{channels} + width > INT_MAX / 4) {  // rows are counted in bytes, in 32 bits
+        return failure(Code::UnsupportedShape, "%s: %d channels and %d numbers in offset_mask are too many.",
+                       pluginName(problem.fused ? Kind::FusedDcn : Kind::Dcn), channels, width);
     }
-    int const channels = static_cast<int>(extents[5]);
-    int const width = static_cast<int>(extents[6]);
     params = dcnv4::Params{};
     params.value = problem.valueData;
     params.offset_mask = problem.offsetMaskData;
     params.output = problem.outputData;
-    params.batch = static_cast<int>(extents[0]);
-    params.height = static_cast<int>(extents[1]);
-    params.width = static_cast<int>(extents[2]);
-    params.out_height = static_cast<int>(extents[3]);
-    params.out_width = static_cast<int>(extents[4]);
+    params.batch = extent(problem.value.extents[0]);
+    params.height = extent(problem.value.extents[1]);
+    params.width = extent(problem.value.extents[2]);
+    params.out_height = extent(problem.output.extents[1]);
+    params.out_width = extent(problem.output.extents[2]);
     params.groups = dcn.group;
     params.group_channels = dcn.group_channels;
     params.value_stride = channels;

@@ -28,7 +28,7 @@ DataType typeNamed(std::string const& name) {
     if (name == "bfloat16") return DataType::kBF16;
     if (name == "int64") return DataType::kINT64;
 #endif
-    throw std::runtime_error("this TensorRT has no type " + name);
+    throw MissingType("TensorRT " + std::to_string(NV_TENSORRT_MAJOR) + " has no type " + name);
 }
 
 Bytes readFile(std::string const& path) {

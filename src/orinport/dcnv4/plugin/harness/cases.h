@@ -6,12 +6,18 @@
 // its raw data; the output's file holds float64. TOLERANCE bounds the relative L2 error, MAX_ERROR the largest absolute one.
 #pragma once
 
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "harness/session.h"
 
 namespace harness {
+
+/// The case has a type that this TensorRT has not.
+struct MissingType : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
 
 struct CaseTensor {
     nvinfer1::PluginTensorDesc desc{};

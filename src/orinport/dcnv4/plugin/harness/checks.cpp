@@ -121,6 +121,29 @@ void seal(Bytes& bytes) {
     for (std::size_t i = 0; i < 4; ++i) bytes[bytes.size() - 4 + i] = static_cast<std::uint8_t>(crc >> (8 * i));
 }
 
+/// What TensorRT's error recorder would hold.
+class Recorder final : public nvinfer1::IErrorRecorder {
+public:
+    ~Recorder() noexcept override = default;
+    std::int32_t getNbErrors() const noexcept override { return static_cast<std::int32_t>(errors.size()); }
+    nvinfer1::ErrorCode getErrorCode(std::int32_t) const noexcept override { return code; }
+    ErrorDesc getErrorDesc(std::int32_t index) const noexcept override {
+        return errors[static_cast<std::size_t>(index)].c_str();
+    }
+    bool hasOverflowed() const noexcept override { return false; }
+    void clear() noexcept override { errors.clear(); }
+    bool reportError(nvinfer1::ErrorCode value, ErrorDesc text) noexcept override {
+        code = value;
+        errors.emplace_back(text);
+        return true;
+    }
+    RefCount incRefCount() noexcept override { return 1; }
+    RefCount decRefCount() noexcept override { return 1; }
+
+    std::vector<std::string> errors;
+    nvinfer1::ErrorCode code{nvinfer1::ErrorCode::kSUCCESS};
+};
+
 class Checks {
 public:
     Checks(Journal& journal, unsigned seed, int fuzzRounds, bool gpu)
@@ -244,6 +267,7 @@ private:
                           for (char const* name : {"ph", "pw"}) f.set(name, 0);
                       }) == nullptr,
                       "a kernel without taps");
+        expectRefusal(create([](Fields& f) { f.set("group", 1 << 20); }) == nullptr, "too many channels");
         if (plugin_ == kFUSED) {
             expectRefusal(create([](Fields& f) { f.set("sh", 2); }) == nullptr, "fused with stride 2");
             expectRefusal(create([](Fields& f) { f.set("pw", 0); }) == nullptr, "fused with a pad that changes the size");
@@ -448,6 +472,9 @@ private:
         Bytes shorter(good.begin(), good.end() - 4);
         seal(shorter);
         refuseBytes(shorter, "a field less");
+        shorter[8] = static_cast<std::uint8_t>(shorter[8] - 4);
+        seal(shorter);
+        refuseBytes(shorter, "a field less, and says so");
         for (int round = 0; round < fuzzRounds_; ++round) fuzz(good);
     }
 
@@ -496,6 +523,20 @@ private:
         memory[0] = &memory;
         if (!gpu_) refused(tensors, "no GPU");
         if (plugin_ == kDCN) quantized(*plugin);
+        if (HARNESS_TENSORRT >= 1000) recorded(*plugin);
+    }
+
+    /// A plugin attached to a context reports to its recorder too, no longer than a recorder takes.
+    void recorded(Plugin& plugin) {
+        Recorder recorder;
+        auto const attached = plugin.attach(&recorder);
+        Descs tensors = tensorsOf(plugin_);
+        tensors[0].dims.d[0] = 3;
+        void const* memory[5]{&memory, &memory, &memory, &memory, &memory};
+        void* result[1]{&result};
+        expectRefusal(attached->enqueue(inputsOf(tensors), outputsOf(tensors), memory, result, nullptr) != 0, "another batch");
+        expect(recorder.errors.size() == 1 && recorder.code == nvinfer1::ErrorCode::kINVALID_ARGUMENT, "error recorder");
+        for (auto const& text : recorder.errors) expect(text.size() <= Recorder::kMAX_DESC_LENGTH, "a long description");
     }
 
     void quantized(Plugin& plugin) {

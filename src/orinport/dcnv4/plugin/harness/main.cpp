@@ -46,6 +46,10 @@ bool parse(int count, char** words, Options& options) {
 }
 
 int run(Options const& options) {
+    if (options.throughRegistry && HARNESS_TENSORRT < 806) {
+        harness::say("skip   the registry of TensorRT %d.%d loads no libraries\n", NV_TENSORRT_MAJOR, NV_TENSORRT_MINOR);
+        return 0;
+    }
     harness::Journal journal;
     orinportStubSetLogger(&journal);
     if (!harness::loadLibrary(options.library, options.throughRegistry)) {
