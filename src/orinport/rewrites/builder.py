@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from orinport.rewrites.context import label
+from orinport.rewrites.context import MOVERS, label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -111,10 +111,7 @@ class Builder:
             "",
             op_type,
             inputs,
-            [
-                value if isinstance(value, ir.Attr) else ir.convenience.convert_attribute(name, value)
-                for name, value in given.items()
-            ],
+            [_attribute(name, value) for name, value in given.items()],
             num_outputs=outputs,
             name=self._names.unique(base),
             metadata_props=dict(self._metadata),
@@ -256,8 +253,23 @@ def _elements(value: ir.Value | None) -> int:
     return int(value.const_value.size)
 
 
+def _attribute(name: str, value: Any) -> ir.Attr:
+    """`value` as an attribute; the common types first, because onnx_ir's own conversion is slow."""
+    if isinstance(value, ir.Attr):
+        return value
+    if isinstance(value, (int, np.integer)):
+        return ir.AttrInt64(name, int(value))
+    if isinstance(value, (list, tuple)) and value and all(isinstance(item, (int, np.integer)) for item in value):
+        return ir.AttrInt64s(name, [int(item) for item in value])
+    return ir.convenience.convert_attribute(name, value)
+
+
 def _metadata(nodes: Sequence[ir.Node], name: str) -> dict[str, str]:
-    """Metadata of the nodes that are replaced, and the record of the rewrite."""
+    """Metadata of the nodes that are replaced, and the record of the rewrite.
+
+    Shape movers that were matched beside the real work leave no trace: they would pile up as they move along.
+    """
+    nodes = [node for node in nodes if node.op_type not in MOVERS] or nodes
     merged: dict[str, str] = {}
     rewrites: list[str] = []
     origins: list[str] = []

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
     from orinport.targets.target import Target
 
-__all__ = ["CostLimit", "RewriteContext", "label"]
+__all__ = ["MOVERS", "CostLimit", "RewriteContext", "label"]
+
+MOVERS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Cast"})
+"""Operators that compute nothing: off the DLA they weigh less than any other."""
 
 MAIN_DOMAINS = ("", "ai.onnx")
 

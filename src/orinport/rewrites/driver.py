@@ -18,7 +18,7 @@ import onnx_ir as ir
 from orinport.errors import OrinportError
 from orinport.model.model import Model
 from orinport.rewrites.builder import Builder, Names, RefusedError
-from orinport.rewrites.context import CostLimit, RewriteContext, label
+from orinport.rewrites.context import MOVERS, CostLimit, RewriteContext, label
 from orinport.rewrites.log import Applied, Proof, Refused, RewriteLog, RolledBack
 from orinport.rewrites.opset import RAISED, RaiseOpset, raise_refusal
 from orinport.rewrites.piece import Digests, Piece, cut, in_order, run_time_inputs
@@ -35,9 +35,6 @@ __all__ = ["Judge", "all_rewrites", "documentation", "find_rewrite", "rewrite_mo
 
 Judge = Callable[[ir.Model], Collection[str]]
 """Says which nodes of a model the DLA does not take, by display name (see `label`)."""
-
-MOVERS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Cast"})
-"""Operators that compute nothing: off the DLA they weigh less than any other."""
 
 _MAX_ROUNDS = 500
 

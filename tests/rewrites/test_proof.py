@@ -1,0 +1,84 @@
+"""Proofs of whole networks: what is compared, what is found, and where it begins."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from builders import network, node, small_cnn
+from orinport.errors import OrinportError
+from orinport.model.load import load
+from orinport.rewrites.edges import move_edges
+from orinport.rewrites.proof import compare_models
+
+
+def test_equal_models() -> None:
+    report = compare_models(load(small_cnn()), load(small_cnn()), names=("a", "b"))
+    assert report.equal
+    assert (report.reference, report.candidate, report.cases, report.seed) == ("a", "b", 3, 0)
+    assert report.rows[0].max_abs == 0.0
+    assert report.diverges_at == ""
+
+
+def test_the_first_difference_is_named() -> None:
+    changed = small_cnn()
+    weights = next(tensor for tensor in changed.graph.initializer if tensor.name == "w2")
+    array = np.frombuffer(weights.raw_data, np.float32).copy()
+    array[3] += 0.5
+    weights.raw_data = array.tobytes()
+    report = compare_models(load(small_cnn()), load(changed))
+    assert not report.equal
+    assert report.diverges_at == "c2"
+    assert report.rows[0].max_rel > report.rows[0].tolerance
+
+
+def test_tolerance_decides() -> None:
+    def scaled(factor: float) -> object:
+        nodes = [node("Mul", ["x", "k"], "y")]
+        return load(network(nodes, {"x": (4, 4)}, ["y"], {"k": np.asarray(factor, np.float32)}))
+
+    assert not compare_models(scaled(1.0), scaled(1.01)).equal
+    assert compare_models(scaled(1.0), scaled(1.01), tolerance=0.02).equal
+    assert not compare_models(scaled(1.0), scaled(1.01), tolerance=0.005).equal
+
+
+def test_nan_is_no_equality_with_numbers() -> None:
+    first = network([node("Sqrt", ["x"], "y")], {"x": (8, 8)}, ["y"])
+    second = network([node("Abs", ["x"], "a"), node("Sqrt", ["a"], "y")], {"x": (8, 8)}, ["y"])
+    same = compare_models(load(first), load(first))
+    assert same.equal
+    # Sqrt is fed positive numbers, so the two agree there; a Neg in front takes that knowledge away.
+    first = network([node("Neg", ["x"], "n"), node("Sqrt", ["n"], "y")], {"x": (8, 8)}, ["y"])
+    second = network([node("Neg", ["x"], "n"), node("Abs", ["n"], "a"), node("Sqrt", ["a"], "y")], {"x": (8, 8)}, ["y"])
+    assert not compare_models(load(first), load(second)).equal
+
+
+def test_through_moved_edges() -> None:
+    nodes = [node("Reshape", ["x", "four"], "b"), node("Relu", ["b"], "r"), node("Flatten", ["r"], "y")]
+    model = load(network(nodes, {"x": (1, 6)}, ["y"], {"four": np.asarray([1, 6, 1, 1], np.int64)}))
+    moved, edges = move_edges(model)
+    assert compare_models(model, moved, edges).equal
+    with pytest.raises(OrinportError, match="shape"):
+        compare_models(model, moved)
+
+
+def test_other_inputs_and_outputs_are_an_error() -> None:
+    first = load(network([node("Relu", ["x"], "y")], {"x": (2,)}, ["y"]))
+    with pytest.raises(OrinportError, match="different inputs"):
+        compare_models(first, load(network([node("Relu", ["z"], "y")], {"z": (2,)}, ["y"])))
+    with pytest.raises(OrinportError, match="different outputs"):
+        compare_models(first, load(network([node("Relu", ["x"], "z")], {"x": (2,)}, ["z"])))
+    with pytest.raises(OrinportError, match="shape"):
+        compare_models(first, load(network([node("Relu", ["x"], "y")], {"x": (3,)}, ["y"])))
+
+
+def test_what_no_engine_runs_is_an_error() -> None:
+    odd = network([node("Odd", ["x"], "y", domain="somewhere")], {"x": (2,)}, {"y": (2,)}, domains={"somewhere": 1})
+    with pytest.raises(OrinportError, match="cannot be compared"):
+        compare_models(load(odd), load(odd))
+
+
+def test_equal_node_names_are_no_obstacle() -> None:
+    nodes = [node("Relu", ["x"], "a", name="same"), node("Neg", ["a"], "y", name="same")]
+    model = load(network(nodes, {"x": (2,)}, ["y"]))
+    assert compare_models(model, model).equal
