@@ -250,7 +250,9 @@ def unrolled(p: Params, offset: ElementType) -> bool:
 
 def wide(p: Params, value: ElementType) -> bool:
     """Whether offsets within an image need 64 bits."""
-    return bool(p.height * p.width * p.value_stride * value.bytes >= _INT32)
+    queries = p.out_height * p.out_width
+    largest = max(p.height * p.width * p.value_stride * value.bytes, queries * _channels(p) * value.bytes)
+    return bool(max(largest, queries * p.offset_stride * 4) >= _INT32)
 
 
 def plan(p: Params, value: ElementType, offset: ElementType, c: Configuration, limits: Limits) -> Launch | None:
@@ -290,8 +292,8 @@ def _plan_direct(
         return None
     x = c.threads // c.split
     d.lanes = _divisor(lanes)
-    d.columns = _divisor(p.out_width)
-    shared = c.split * (width // size) * (x + 8) * 4 if c.split > 1 else 0
+    d.columns, d.queries = _divisor(p.out_width), _divisor(p.out_height * p.out_width)
+    shared = c.split * (width // size) * x * 4 if c.split > 1 else 0
     return Launch(d, (-(-items // x), min(p.batch, 65535)), (x, c.split), shared)
 
 

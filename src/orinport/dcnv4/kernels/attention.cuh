@@ -48,9 +48,10 @@ __global__ void __launch_bounds__(256) attention_kernel(const AttentionParams p)
             Image image;
             image.height = static_cast<int>(read_index(p.shapes, 2 * level, p.index_bytes));
             image.width = static_cast<int>(read_index(p.shapes, 2 * level + 1, p.index_bytes));
-            image.stride = stride;
+            image.pixel = stride * V::kBytes;
+            image.offset = channel * V::kBytes;
             const long long start = static_cast<long long>(b) * p.rows + read_index(p.starts, level, p.index_bytes);
-            image.start = static_cast<const char*>(p.value) + (start * stride + channel) * V::kBytes;
+            image.start = static_cast<const char*>(p.value) + start * stride * V::kBytes;
             for (int k = level * p.points; k < (level + 1) * p.points; ++k) {
                 const float weight = expf(load_number<V>(logits + k * V::kBytes) - largest);
                 const float x = fmaf(load_number<V>(locations + 2 * k * V::kBytes), image.width, -0.5f);

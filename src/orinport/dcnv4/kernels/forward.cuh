@@ -22,54 +22,45 @@ constexpr int kSlabBytes = 128;
 extern __shared__ uint4 shared_memory[];
 #endif
 
-/// Address of a pixel or query row; 64-bit only where a tensor of one image needs it.
-template <bool WIDE>
-__device__ __forceinline__ long long row_bytes(long long row, int stride, int bytes) {
-    if constexpr (WIDE) {
-        return row * stride * bytes;
-    } else {
-        return static_cast<int>(row) * stride * bytes;
-    }
-}
-
-/// An image in memory: pixels of `stride` elements.
+/// The channels of one thread in an image: a base that all threads share, and an offset in bytes.
 struct Image {
     const char* start;
-    int height, width, stride;
+    u32 offset;
+    int height, width;
+    int pixel;  // bytes between neighbours in a row
 };
 
-/// Add one sample gathered from global memory; corners outside of the image are not read.
+/// Add one sample gathered from global memory; corners outside of the image are not read. WIDE: 64-bit offsets.
 template <class V, int BYTES, bool FAST, bool WIDE, class S>
-__device__ __forceinline__ void add_direct(const Image& image, float x, float y, float modulation,
-                                           S& sums, int first) {
+__device__ __forceinline__ void add_direct(const Image& image, float x, float y, float modulation, S& sums, int first) {
     const Place px = locate(x, 0), py = locate(y, 0);
-    const int ix = static_cast<int>(px.index), iy = static_cast<int>(py.index);
     const u32 width = image.width, height = image.height;
     const bool left = px.index < width, right = px.index + 1u < width;
     const bool top = py.index < height, bottom = py.index + 1u < height;
-    const int pixel = image.stride * V::kBytes;
     Vector<BYTES> v00 = zeros<BYTES>(), v01 = v00, v10 = v00, v11 = v00;
     if constexpr (WIDE) {
-        const char* corner = image.start + (static_cast<long long>(iy) * image.width + ix) * pixel;
-        const long long row = static_cast<long long>(image.width) * pixel;
+        const long long pixel_number = static_cast<long long>(static_cast<int>(py.index)) * image.width + static_cast<int>(px.index);
+        const char* corner = image.start + image.offset + pixel_number * image.pixel;
+        const long long row = static_cast<long long>(image.width) * image.pixel;
         if (top && left) v00 = load_global<BYTES>(corner);
-        if (top && right) v01 = load_global<BYTES>(corner + pixel);
+        if (top && right) v01 = load_global<BYTES>(corner + image.pixel);
         if (bottom && left) v10 = load_global<BYTES>(corner + row);
-        if (bottom && right) v11 = load_global<BYTES>(corner + row + pixel);
+        if (bottom && right) v11 = load_global<BYTES>(corner + row + image.pixel);
     } else {
-        // Unsigned, since coordinates far outside may wrap around before they are refused.
-        const int corner = static_cast<int>((py.index * width + px.index) * static_cast<u32>(pixel));
-        const int row = image.width * pixel;
+        // Unsigned: offsets of corners that are not read may wrap around.
+        const u32 pixel = image.pixel, row = width * pixel;
+        const u32 corner = (py.index * width + px.index) * pixel + image.offset;
         if (top && left) v00 = load_global<BYTES>(image.start + corner);
-        if (top && right) v01 = load_global<BYTES>(image.start + corner + pixel);
-        if (bottom && left) v10 = load_global<BYTES>(image.start + corner + row);
-        if (bottom && right) v11 = load_global<BYTES>(image.start + corner + row + pixel);
+        if (top && right) v01 = load_global<BYTES>(image.start + (corner + pixel));
+        if (bottom && left) v10 = load_global<BYTES>(image.start + (corner + row));
+        if (bottom && right) v11 = load_global<BYTES>(image.start + (corner + row + pixel));
     }
     sums.add(S::weigh(modulation, px.fraction, py.fraction), v00.words, v01.words, v10.words, v11.words, first,
              BYTES / V::kBytes);
 }
 
-/// Grid (ceil(Q*lanes / blockDim.x), min(N, 65535)), block (x, SPLIT), if split with SPLIT*channels*(x+8)*4 bytes of shared memory.
+/// Grid (ceil(Q*lanes / blockDim.x), min(N, 65535)), block (x, SPLIT); if split with SPLIT*channels*x*4 bytes of shared
+/// memory.
 template <class V, class O, int BYTES, int SPLIT, int TAPS, bool FAST, bool WIDE>
 __global__ void __launch_bounds__(kDirectThreads) direct_kernel(const Params p, const Division d) {
     using S = Sums<V, BYTES, FAST>;
@@ -77,24 +68,28 @@ __global__ void __launch_bounds__(kDirectThreads) direct_kernel(const Params p, 
     const u32 item = blockIdx.x * blockDim.x + threadIdx.x;
     const u32 query = divide(item, d.lanes);
     const u32 channel = (item - query * d.lanes.value) * kChannels;
-    const u32 queries = static_cast<u32>(p.out_height) * p.out_width;
+    const u32 queries = d.queries.value;
     const bool active = query < queries;
     const u32 row = divide(query, d.columns);
     const Grid grid = grid_of(p, static_cast<int>(row), static_cast<int>(query - row * d.columns.value));
-    const int taps = TAPS ? TAPS : p.kernel_h * p.kernel_w - (p.remove_center ? 1 : 0);
-    const int group = static_cast<int>(divide(channel, d.channels));
-    const long long pixels = static_cast<long long>(p.height) * p.width;
+    const u32 taps = TAPS ? TAPS : p.kernel_h * p.kernel_w - (p.remove_center ? 1 : 0);
+    const u32 first_number = 3u * taps * divide(channel, d.channels);
+    const long long value_bytes = static_cast<long long>(p.height) * p.width * p.value_stride * V::kBytes;
+    const long long offset_bytes = static_cast<long long>(queries) * p.offset_stride * O::kBytes;
+    const long long output_bytes = static_cast<long long>(queries) * d.lanes.value * BYTES;
 
     for (int n = blockIdx.y; n < p.batch; n += gridDim.y) {
         S sums;
         sums.clear();
         if (active) {
-            const Image image{static_cast<const char*>(p.value) +
-                                  (pixels * n * p.value_stride + static_cast<int>(channel)) * V::kBytes,
-                              p.height, p.width, p.value_stride};
-            const char* numbers = static_cast<const char*>(p.offset_mask) +
-                                  ((static_cast<long long>(queries) * n + query) * p.offset_stride + 3 * taps * group) *
-                                      O::kBytes;
+            const Image image{static_cast<const char*>(p.value) + value_bytes * n, channel * V::kBytes, p.height, p.width,
+                              p.value_stride * V::kBytes};
+            const char* numbers = static_cast<const char*>(p.offset_mask) + offset_bytes * n;
+            if constexpr (WIDE) {
+                numbers += (static_cast<long long>(query) * p.offset_stride + first_number) * O::kBytes;
+            } else {
+                numbers += (query * static_cast<u32>(p.offset_stride) + first_number) * O::kBytes;
+            }
             if constexpr (TAPS == 9 && SPLIT == 1) {
                 NineTaps<O> nine;
                 nine.load(numbers);
@@ -106,20 +101,24 @@ __global__ void __launch_bounds__(kDirectThreads) direct_kernel(const Params p, 
                     add_direct<V, BYTES, FAST, WIDE>(image, x, y, nine.modulation(k), sums, 0);
                 }
             } else if constexpr (TAPS == 9) {
+                // SPLIT 3: a column of the kernel; 9: one tap.
                 constexpr int kShare = 9 / SPLIT;
+                const char* offset = numbers + threadIdx.y * (2 * kShare * O::kBytes);
+                const char* modulations = numbers + (18 + threadIdx.y * kShare) * O::kBytes;
+                const u32 kernel_column = SPLIT == 3 ? threadIdx.y : threadIdx.y / 3u;
+                const float left = fmaf(static_cast<float>(static_cast<int>(kernel_column)), grid.step_x, grid.left);
+                const float first_row = SPLIT == 3 ? 0.0f : static_cast<float>(static_cast<int>(threadIdx.y - 3u * kernel_column));
                 float dx[kShare], dy[kShare], modulation[kShare];
 #pragma unroll
                 for (int s = 0; s < kShare; ++s) {
-                    const int k = threadIdx.y * kShare + s;
-                    dx[s] = load_number<O>(numbers + 2 * k * O::kBytes);
-                    dy[s] = load_number<O>(numbers + (2 * k + 1) * O::kBytes);
-                    modulation[s] = load_number<O>(numbers + (18 + k) * O::kBytes);
+                    dx[s] = load_number<O>(offset + 2 * s * O::kBytes);
+                    dy[s] = load_number<O>(offset + (2 * s + 1) * O::kBytes);
+                    modulation[s] = load_number<O>(modulations + s * O::kBytes);
                 }
 #pragma unroll
                 for (int s = 0; s < kShare; ++s) {
-                    const int k = threadIdx.y * kShare + s;
-                    const float x = fmaf(grid.scale, dx[s], fmaf(static_cast<float>(k / 3), grid.step_x, grid.left));
-                    const float y = fmaf(grid.scale, dy[s], fmaf(static_cast<float>(k % 3), grid.step_y, grid.top));
+                    const float x = fmaf(grid.scale, dx[s], left);
+                    const float y = fmaf(grid.scale, dy[s], fmaf(first_row + s, grid.step_y, grid.top));
                     add_direct<V, BYTES, FAST, WIDE>(image, x, y, modulation[s], sums, 0);
                 }
             } else {
@@ -128,41 +127,49 @@ __global__ void __launch_bounds__(kDirectThreads) direct_kernel(const Params p, 
                 });
             }
         }
+        char* output = static_cast<char*>(p.output) + output_bytes * n;
         if constexpr (SPLIT == 1) {
             if (active) {
+                if constexpr (V::kBytes == 1) {
 #pragma unroll
-                for (int i = 0; i < kChannels; ++i) sums.total[i] *= V::kBytes == 1 ? p.output_scale : 1.0f;
-                char* to = static_cast<char*>(p.output) +
-                           ((static_cast<long long>(queries) * n + query) * p.groups * p.group_channels +
-                            static_cast<int>(channel)) * V::kBytes;
-                store_global<V, BYTES>(to, sums.total);
+                    for (int i = 0; i < kChannels; ++i) sums.total[i] *= p.output_scale;
+                }
+                if constexpr (WIDE) {
+                    store_global<V, BYTES>(output + static_cast<long long>(item) * BYTES, sums.total);
+                } else {
+                    store_global<V, BYTES>(output + item * static_cast<u32>(BYTES), sums.total);
+                }
             }
         } else {
-            // Every thread adds up some words of the block's output; the output of a block is contiguous.
-            constexpr int kWords = BYTES / 4, kPerWord = 4 / V::kBytes;
+            // The output of a block is contiguous: every thread adds up a part of it.
+            constexpr int kWords = SPLIT > 4 ? 1 : 2;             // of a part
+            constexpr int kPart = kWords * 4 / V::kBytes;         // channels of a part
+            constexpr int kParts = BYTES / (4 * kWords);          // of an item
             float* partial = reinterpret_cast<float*>(shared_memory);
-            const u32 pitch = blockDim.x + 8;
             if (n != static_cast<int>(blockIdx.y)) __syncthreads();
 #pragma unroll
-            for (int i = 0; i < kChannels; ++i) partial[(threadIdx.y * kChannels + i) * pitch + threadIdx.x] = sums.total[i];
+            for (int i = 0; i < kChannels; i += 4) {
+                float4 four;
+                four.x = sums.total[i];
+                four.y = sums.total[i + 1];
+                four.z = sums.total[i + 2];
+                four.w = sums.total[i + 3];
+                *reinterpret_cast<float4*>(partial + (threadIdx.y * blockDim.x + threadIdx.x) * kChannels + i) = four;
+            }
             __syncthreads();
-            const u32 first = blockIdx.x * blockDim.x;
-            u32* to = reinterpret_cast<u32*>(static_cast<char*>(p.output) +
-                                             static_cast<long long>(queries) * n * p.groups * p.group_channels * V::kBytes);
-            for (u32 u = threadIdx.y * blockDim.x + threadIdx.x; u < blockDim.x * kWords; u += blockDim.x * SPLIT) {
-                const u32 owner = u / kWords, word = u % kWords;
-                if (first + owner >= queries * d.lanes.value) continue;
-                float total[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+            const u32 parts = blockDim.x * kParts;
+            for (u32 u = threadIdx.y * blockDim.x + threadIdx.x; u < parts; u += blockDim.x * SPLIT) {
+                const u32 part = blockIdx.x * parts + u;
+                if (part >= queries * d.lanes.value * kParts) break;
+                float total[kPart];
 #pragma unroll
-                for (int s = 0; s < SPLIT; ++s) {
+                for (int i = 0; i < kPart; ++i) {
+                    total[i] = 0.0f;
 #pragma unroll
-                    for (int i = 0; i < kPerWord; ++i) {
-                        total[i] += partial[(s * kChannels + word * kPerWord + i) * pitch + owner];
-                    }
+                    for (int s = 0; s < SPLIT; ++s) total[i] += partial[s * blockDim.x * kChannels + u * kPart + i];
+                    if constexpr (V::kBytes == 1) total[i] *= p.output_scale;
                 }
-#pragma unroll
-                for (int i = 0; i < kPerWord; ++i) total[i] *= V::kBytes == 1 ? p.output_scale : 1.0f;
-                to[static_cast<long long>(first) * kWords + u] = V::pack(total, 0);
+                store_global<V, 4 * kWords>(output + part * static_cast<u32>(4 * kWords), total);
             }
         }
     }
@@ -476,7 +483,8 @@ __global__ void __launch_bounds__(RESIDENT, 1) ring_kernel(const Params p, const
                 const float modulation = load_number<O>(numbers + (18 + k) * O::kBytes);
 #pragma unroll
                 for (int chunk = 0; chunk < CHUNKS; ++chunk) {
-                    const Image pixels{value + slab_byte + gather.chunk_byte[chunk], p.height, p.width, p.value_stride};
+                    const Image pixels{value, static_cast<u32>(slab_byte + gather.chunk_byte[chunk]), p.height, p.width,
+                                       p.value_stride * V::kBytes};
                     add_direct<V, 16, FAST, false>(pixels, x, y, modulation, sums, chunk * G::kPerChunk);
                 }
             }

@@ -122,7 +122,10 @@ inline bool unrolled(const Params& p, int offset) { return nine_taps(p) && words
 
 /// Whether offsets within an image need 64 bits.
 inline bool wide(const Params& p, int type) {
-    return int64_t{p.height} * p.width * p.value_stride * bytes_of(type) >= int64_t{1} << 31;
+    const int64_t queries = int64_t{p.out_height} * p.out_width;
+    const int64_t size = bytes_of(type), limit = int64_t{1} << 31;
+    return int64_t{p.height} * p.width * p.value_stride * size >= limit || queries * p.offset_stride * 4 >= limit ||
+           queries * p.groups * p.group_channels * size >= limit;
 }
 
 /// Blocks of a tiled configuration that a multiprocessor holds; it reserves 1024 bytes for each.
@@ -157,11 +160,12 @@ inline bool plan(const Params& p, int value, int offset, const Configuration& c,
         const int x = c.threads / c.split;
         d.lanes = divisor(lanes);
         d.columns = divisor(p.out_width);
+        d.queries = divisor(static_cast<unsigned>(queries));
         l.block_x = x;
         l.block_y = c.split;
         l.grid_x = static_cast<unsigned>(ceil_div(queries * lanes, x));
         l.grid_y = p.batch < 65535 ? p.batch : 65535;
-        l.shared_bytes = c.split > 1 ? c.split * (bytes / size) * (x + 8) * 4 : 0;
+        l.shared_bytes = c.split > 1 ? c.split * (bytes / size) * x * 4 : 0;
         *launch = l;
         return true;
     }
