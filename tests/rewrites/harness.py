@@ -256,8 +256,6 @@ def _feeds(proto: onnx.ModelProto, draw: Draw, number: float | None) -> dict[str
 def _dress(pattern: Pattern, draw: Draw) -> tuple[onnx.ModelProto, bool]:
     """The pattern in its surroundings, and whether the network returns something that lies inside."""
     nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in pattern.nodes]
-    for node in nodes:
-        node.metadata_props.add(key="kept", value="yes")
     inputs: dict[str, Any] = {
         name: spec if _typed(spec) else (tuple(spec), draw.dtype) for name, spec in pattern.inputs.items()
     }
@@ -294,6 +292,7 @@ def _dress(pattern: Pattern, draw: Draw) -> tuple[onnx.ModelProto, bool]:
         outputs.append(draw.choose(inside))
     style = draw.choose(["named", "named", "unnamed", "equal"])
     for node in (*head, *nodes, *tail):
+        node.metadata_props.add(key="kept", value="yes")
         node.name = {"named": node.name, "unnamed": "", "equal": "the same"}[style]
     proto = network(
         [*head, *nodes, *tail], inputs, list(dict.fromkeys(outputs)), pattern.constants, opset=pattern.opset

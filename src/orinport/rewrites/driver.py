@@ -81,14 +81,15 @@ def rewrite_model(
 
     With a `judge` a rewrite is applied only where it takes work to the DLA or leaves less of it; without
     one, wherever it matches. `select` and `ignore` are prefixes of rewrite names; `consent` says which safety
-    classes may be applied. `rewrites` replaces the catalogue.
+    classes may be applied. Rewrites on request apply only where `select` names them. `rewrites` replaces the
+    catalogue.
     """
     from orinport.model.save import copy_model
 
     chosen = [
         rewrite
         for rewrite in (all_rewrites() if rewrites is None else rewrites)
-        if (not select or rewrite.name.startswith(tuple(select)))
+        if (rewrite.name.startswith(tuple(select)) if select else rewrites is not None or not rewrite.on_request)
         and not (ignore and rewrite.name.startswith(tuple(ignore)))
     ]
     copy = copy_model(model)
@@ -212,9 +213,10 @@ class _Driver:
     def _round(self) -> bool:
         applied = False
         for node in list(self.graph):
-            if node.graph is None or not self.context.standard(node):
+            if node.graph is None:
                 continue
-            for rewrite in self._by_op.get(node.op_type, ()):
+            key = node.op_type if self.context.standard(node) else f"{node.domain}::{node.op_type}"
+            for rewrite in self._by_op.get(key, ()):
                 if self._try(rewrite, node):
                     applied = True
                     break

@@ -34,28 +34,25 @@ def chain_into(
 ) -> tuple[ir.Value, Shuffle, tuple[ir.Node, ...]] | None:
     """The longest chain of shape movers that ends in `value` and is one shuffle: its source, what it does, its nodes.
 
-    With `rank` it goes back to the nearest source of that many dimensions only. None if `value` does not come
-    from a shape mover.
+    With `rank` the source has that many dimensions. None if there is no such chain.
     """
-    producer = value.producer()
-    total = shuffle_of(producer, context)
-    if producer is None or total is None or producer.graph is not context.graph:
-        return None
-    nodes = [producer]
-    source = producer.inputs[0]
-    while source is not None and (rank is None or context.rank(source) != rank):
-        earlier = source.producer()
-        step = shuffle_of(earlier, context)
-        if earlier is None or step is None or earlier.graph is not context.graph:
+    found: tuple[ir.Value, Shuffle, tuple[ir.Node, ...]] | None = None
+    total: Shuffle | None = None
+    nodes: tuple[ir.Node, ...] = ()
+    source: ir.Value | None = value
+    while source is not None:
+        mover = source.producer()
+        step = shuffle_of(mover, context)
+        if mover is None or step is None or mover.graph is not context.graph:
             break
-        joined = step.then(total)
-        if joined is None:
+        total = step if total is None else step.then(total)
+        source = mover.inputs[0]
+        if total is None or source is None:
             break
-        total = joined
-        nodes.insert(0, earlier)
-        source = earlier.inputs[0]
-    assert source is not None
-    return source, total, tuple(nodes)
+        nodes = (mover, *nodes)
+        if rank is None or context.rank(source) == rank:
+            found = source, total, nodes
+    return found
 
 
 def chain_from(value: ir.Value, rank: int, context: RewriteContext) -> tuple[Shuffle, tuple[ir.Node, ...]] | None:

@@ -54,7 +54,7 @@ class SinkShapeMover(Rewrite):
         if values is None:
             return None
         chains = {value: chain_into(value, context, rank=4) for value in values}
-        known = [chain for chain in chains.values() if chain is not None and context.rank(chain[0]) == 4]
+        known = [chain for chain in chains.values() if chain is not None]
         if not known:
             return None
         shuffle = known[0][1]
