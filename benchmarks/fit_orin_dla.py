@@ -40,7 +40,7 @@ ROOT = Path(__file__).parents[1]
 CONSTANTS = ROOT / "src/orinport/targets/data/predict/orin-dla.toml"
 DATA = read_toml(Path(__file__).parent / "data/orin_dla.toml")
 TARGET = "orin-agx-64gb/jp5.1"
-NETWORK_KEYS = ("mac_efficiency", "dram_gbps", "weight_gbps", "gap_us", "falcon_gap_us")
+NETWORK_KEYS = ("mac_efficiency", "dram_gbps", "weight_gbps", "falcon_gap_us")
 LAYER_KEYS = {
     Precision.INT8: ("linear_io_us_int8", "reformat_gbps_int8", "rank2_shuffle_us_int8"),
     Precision.FP16: ("linear_io_us_fp16", "reformat_gbps_fp16", "rank2_shuffle_us_fp16", "rubik_fp16_ghz"),

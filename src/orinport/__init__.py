@@ -1,6 +1,6 @@
 """orinport ports neural networks to NVIDIA Orin, on its DLA and its GPU.
 
-`check`, `prepare` and `verify` each take a path, bytes, an `onnx.ModelProto` or an onnx_ir model and return
+`check`, `prepare`, `predict` and `verify` each take a path, bytes, an `onnx.ModelProto` or an onnx_ir model and return
 a value; what a caller can get wrong is an `OrinportError`.
 """
 
@@ -10,17 +10,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from orinport.api import check, prepare, verify
+    from orinport.api import check, predict, prepare, verify
     from orinport.errors import MissingExtraError, OrinportError
 
 __version__ = "0.1.0"
 
-__all__ = ["MissingExtraError", "OrinportError", "__version__", "check", "prepare", "verify"]
+__all__ = ["MissingExtraError", "OrinportError", "__version__", "check", "predict", "prepare", "verify"]
 
 _HOME = {
     "MissingExtraError": "orinport.errors",
     "OrinportError": "orinport.errors",
     "check": "orinport.api",
+    "predict": "orinport.api",
     "prepare": "orinport.api",
     "verify": "orinport.api",
 }

@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from orinport.model.model import Model
+    from orinport.predict.prediction import Prediction
     from orinport.results import CheckReport, PrepareReport, VerifyReport
     from orinport.rewrites.edges import EdgeMapping
     from orinport.rewrites.rewrite import Safety
     from orinport.targets.target import Precision, Target
 
-__all__ = ["DEFAULT_TARGET", "check", "prepare", "verify"]
+__all__ = ["DEFAULT_TARGET", "check", "predict", "prepare", "verify"]
 
 DEFAULT_TARGET = "orin-agx-64gb/jp6.2"
 
@@ -122,6 +123,49 @@ def verify(
     return compare_models(first, second, edges, cases=cases, seed=seed, tolerance=tolerance, names=(names[0], names[1]))
 
 
+def predict(
+    model: Any,
+    *,
+    target: str | Target = DEFAULT_TARGET,
+    precision: str = "int8",
+    power_mode: str | None = None,
+    shapes: str | Sequence[str] | Mapping[str, Sequence[int]] | None = None,
+    batch: int | None = None,
+    sparse: bool = False,
+    linear_io: bool = False,
+    rewrite: bool = True,
+    compare_gpu: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> Prediction:
+    """Predict time, bound, MAC utilisation and bytes of every layer, without a board.
+
+    By default the network is rewritten first, as `prepare` would, and what `prepare` would write is
+    predicted; `rewrite=False` predicts the network as it is. `batch` is the number of images of one inference.
+    `sparse`: weights have the 2:4 pattern. `linear_io`: FP32 linear inputs and outputs instead of the formats
+    that the bundle asks for. `compare_gpu` predicts the whole network on the GPU beside it. Raises
+    OrinportError for boards that no public measurement covers.
+    """
+    from orinport.model.load import load
+    from orinport.placement.place import all_on_gpu
+    from orinport.predict.batch import with_batch
+    from orinport.predict.network import predict_network
+
+    aim = as_target(target, power_mode)
+    chosen = as_precision(precision)
+    network = load(model, shapes=shapes)
+    if rewrite:
+        from orinport.pipeline import rewrite_for
+
+        network, _, _ = rewrite_for(network, aim, chosen, progress=progress)
+    placement = check_model(network, aim, chosen).placement
+    if batch is not None:
+        placement = with_batch(placement, batch)
+    gpu_us = None
+    if compare_gpu:
+        gpu_us = predict_network(network.name, all_on_gpu(placement), aim, chosen).total_us
+    return predict_network(network.name, placement, aim, chosen, sparse=sparse, linear_io=linear_io, gpu_us=gpu_us)
+
+
 def check_model(
     model: Model,
     target: Target,
@@ -157,11 +201,13 @@ def check_model(
     return CheckReport(model.name, target, precision, rows, rules.findings, placement)
 
 
-def as_target(target: str | Target) -> Target:
-    """The target of that name; a Target is given back as it is."""
+def as_target(target: str | Target, power_mode: str | None = None) -> Target:
+    """The target of that name, in that power mode; a Target is given back as it is."""
     from orinport.targets.load import load_target
 
-    return load_target(target) if isinstance(target, str) else target
+    if not isinstance(target, str):
+        return target if power_mode is None else load_target(target.name, power_mode=power_mode)
+    return load_target(target, power_mode=power_mode)
 
 
 def as_precision(precision: str | Precision) -> Precision:

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from orinport.model.model import Model
     from orinport.results import CheckReport, VerifyReport
     from orinport.rewrites.edges import EdgeMapping
+    from orinport.rewrites.log import RewriteLog
     from orinport.targets.target import Target
 
-__all__ = ["prepare_model"]
+__all__ = ["prepare_model", "rewrite_for"]
 
 FILES = ("build.sh", "model.onnx", "report.json", "report.txt")
 
@@ -52,17 +53,9 @@ def prepare_model(
         raise OrinportError(f"{target.hardware.title} has no DLA core {dla_core}.", f"Use 0 to {cores - 1}.")
     require_free(folder, force=force)
     before = check_model(model, target, precision, standalone=standalone)
-    rewritten, log = rewrite_model(
-        model,
-        target=target,
-        precision=precision,
-        judge=dla_judge(target, precision, standalone=standalone),
-        consent=consent if consent is not None else (Safety.EXACT,),
-        progress=progress,
+    rewritten, log, edges = rewrite_for(
+        model, target, precision, standalone=standalone, keep_io=keep_io, consent=consent, progress=progress
     )
-    edges: tuple[EdgeMapping, ...] = ()
-    if not keep_io:
-        rewritten, edges = move_edges(rewritten)
     _say(progress, "comparing the whole network")
     proof, notes = _prove(model, rewritten, edges)
     written = rewritten
@@ -73,6 +66,31 @@ def prepare_model(
     after = _unproved(after, proof)
     report = PrepareReport(before, after, log, edges, proof, notes, folder, FILES)
     return _write(report, written, BuildOptions(standalone=standalone, dla_core=dla_core), force=force)
+
+
+def rewrite_for(
+    model: Model,
+    target: Target,
+    precision: Precision,
+    *,
+    standalone: bool = False,
+    keep_io: bool = False,
+    consent: Collection[Safety] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> tuple[Model, RewriteLog, tuple[EdgeMapping, ...]]:
+    """The network as `prepare` rewrites it, what was done, and which edges moved."""
+    rewritten, log = rewrite_model(
+        model,
+        target=target,
+        precision=precision,
+        judge=dla_judge(target, precision, standalone=standalone),
+        consent=consent if consent is not None else (Safety.EXACT,),
+        progress=progress,
+    )
+    if keep_io:
+        return rewritten, log, ()
+    moved, edges = move_edges(rewritten)
+    return moved, log, edges
 
 
 def _prove(

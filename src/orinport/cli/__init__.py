@@ -29,6 +29,10 @@ _COMMANDS = {
         "orinport.cli.prepare:prepare",
         "Rewrite a network for the DLA and write the folder for the board.",
     ),
+    "predict": (
+        "orinport.cli.predict:predict",
+        "Predict time, bound, utilisation and bytes of every layer, without a board.",
+    ),
     "rewrite": ("orinport.cli.rewrite:rewrite", "List, explain and apply the rewrites by themselves."),
     "verify": (
         "orinport.cli.verify:verify",

@@ -17,10 +17,12 @@ def explain(
     import sys
 
     from orinport import rules
+    from orinport.predict import pages
 
     if not code:
-        for name, title in sorted(rules.titles().items()):
+        for name, title in sorted({**rules.titles(), **pages.titles()}.items()):
             sys.stdout.write(f"{name}  {title}\n")
         return 0
-    sys.stdout.write(rules.explain(code.upper()).rstrip() + "\n")
+    text = pages.page(code.strip().upper()) or rules.explain(code)
+    sys.stdout.write(text.rstrip() + "\n")
     return 0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from orinport.targets.target import Precision, Target
 
-__all__ = ["place"]
+__all__ = ["all_on_gpu", "place"]
 
 
 def place(
@@ -103,3 +103,15 @@ def _region(
         if t.name in network_outputs or any(reader.index not in inside for reader in readers.get(t.name, ()))
     }
     return Region(device, tuple(layers), tuple(inputs.values()), tuple(outputs.values()))
+
+
+def all_on_gpu(placement: Placement) -> Placement:
+    """The same network as one GPU region, its edges linear: what a comparison with the GPU starts from."""
+    layers = sorted((layer for region in placement.regions for layer in region.layers), key=lambda layer: layer.index)
+    made = {tensor.name for layer in layers for tensor in layer.outputs}
+    read = {tensor.name for layer in layers for tensor in layer.inputs}
+    inputs = {t.name: t for layer in layers for t in layer.runtime_inputs if t.name not in made}
+    names = {edge.name for edge in placement.outputs}
+    outputs = {t.name: t for layer in layers for t in layer.outputs if t.name in names or t.name not in read}
+    region = Region("gpu", tuple(layers), tuple(inputs.values()), tuple(outputs.values()))
+    return Placement((region,) if layers else (), placement.inputs, placement.outputs, 0)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
 from orinport.errors import OrinportError
 from orinport.model.layer import LayerKind
+from orinport.predict.advise import advise
+from orinport.predict.batch import batch_of
 from orinport.predict.constants import load_constants
 from orinport.predict.dla import Clocks, OperationTime, Surroundings, operation_time
 from orinport.predict.gpu import GpuClocks, GpuTime, gpu_time
@@ -35,13 +38,15 @@ def predict_network(
     *,
     sparse: bool = False,
     linear_io: bool = False,
+    gpu_us: float | None = None,
     dla: Constants | None = None,
     gpu: Constants | None = None,
 ) -> Prediction:
     """Predict one inference of a placed network.
 
     `sparse`: weights have the 2:4 pattern. `linear_io`: the network's inputs and outputs are FP32 and
-    linear, as trtexec leaves them by default, instead of the placement's formats. Raises OrinportError for
+    linear, as trtexec leaves them by default, instead of the placement's formats. `gpu_us`: the same network
+    on the GPU, to be shown beside it. Raises OrinportError for
     boards whose clocks or DLA no source describes.
     """
     dla = dla or load_constants("orin-dla")
@@ -55,11 +60,11 @@ def predict_network(
         else _gpu_region(region, gpu, gpu_clocks, precision)
         for region in placement.regions
     )
-    return Prediction(
+    prediction = Prediction(
         model,
         target,
         precision,
-        _batch(placement),
+        batch_of(placement),
         regions,
         placement.transitions,
         (),
@@ -69,7 +74,9 @@ def predict_network(
             "falcon_mhz": clocks.falcon_mhz,
             "gpu_mhz": gpu_clocks.gpu_mhz,
         },
+        gpu_us,
     )
+    return replace(prediction, findings=advise(prediction))
 
 
 def _figure(target: Target, name: str, default: float | None = None) -> float:
@@ -110,15 +117,6 @@ def _gpu_clocks(target: Target, precision: Precision, gpu: Constants) -> GpuCloc
     )
 
 
-def _batch(placement: Placement) -> int:
-    """Images of one inference: the batch of the first network input that the first region reads."""
-    for region in placement.regions:
-        for tensor in region.inputs:
-            if tensor.rank is not None and tensor.rank > 3:
-                return tensor.batch or 1
-    return 1
-
-
 def _dla_region(
     region: Region,
     formats: dict[str, IOFormat],
@@ -133,34 +131,36 @@ def _dla_region(
     images = frozenset(t.name for t in region.inputs if t.name in formats and formats[t.name].format == "dla_hwc4")
     around = Surroundings(dla, clocks, precision, sparse, images, outside)
     peak = _peak(precision, dla, clocks)
+    atom = int(dla["atom_channels" if precision is Precision.INT8 else "rubik_atom"])
     layers: list[LayerPrediction] = []
     for operation in operations(region.layers, (t.name for t in region.outputs)):
-        layers += _share(operation, operation_time(operation, around), "dla", peak)
+        layers += _share(operation, operation_time(operation, around), "dla", peak, atom)
     linear = [
         t
         for t in (*region.inputs, *region.outputs)
         if t.name in edges and (linear_io or formats[t.name].format in _LINEAR)
     ]
-    launch = _launch(linear, region, dla, precision)
+    extra = _linear_us(linear, region, dla, precision)
     moved = sum(prod(t.shape or ()) for t in linear) * (4 + around.element)
     rate = dla[f"reformat_gbps_{precision.value}"] * 1e3 * clocks.emc_mhz / dla["emc_reference_mhz"]
-    return _region("dla", layers, launch, moved / rate, moved, dla)
+    return _region("dla", layers, dla["launch_us"] + extra, moved / rate, moved, dla, extra)
 
 
-def _launch(linear: list[Tensor], region: Region, dla: Constants, precision: Precision) -> float:
-    launch = dla["launch_us"]
-    if linear:
-        launch += dla[f"linear_io_us_{precision.value}"]
-        if any(layer.kind is LayerKind.FULLY_CONNECTED for layer in region.layers):
-            launch += dla[f"rank2_shuffle_us_{precision.value}"]
-    return launch
+def _linear_us(linear: list[Tensor], region: Region, dla: Constants, precision: Precision) -> float:
+    """What linear edges add to the launch, whatever their size."""
+    if not linear:
+        return 0.0
+    extra = dla[f"linear_io_us_{precision.value}"]
+    if any(layer.kind is LayerKind.FULLY_CONNECTED for layer in region.layers):
+        extra += dla[f"rank2_shuffle_us_{precision.value}"]
+    return extra
 
 
 def _peak(precision: Precision, dla: Constants, clocks: Clocks) -> float:
     """Multiply-accumulates a us at 100 % utilisation, of the engine that convolves in this precision."""
     if precision is Precision.INT8:
         return dla["atom_channels"] * dla["atom_kernels"] * dla["cpipes"] * clocks.dla_mhz
-    return 256 * dla["rubik_fp16_ghz"] * 1e3 * clocks.dla_mhz / dla["dla_reference_mhz"]
+    return dla["rubik_atom"] ** 2 * dla["rubik_fp16_ghz"] * 1e3 * clocks.dla_mhz / dla["dla_reference_mhz"]
 
 
 def _gpu_region(region: Region, gpu: Constants, clocks: GpuClocks, precision: Precision) -> RegionPrediction:
@@ -171,21 +171,40 @@ def _gpu_region(region: Region, gpu: Constants, clocks: GpuClocks, precision: Pr
     return _region("gpu", layers, 0.0, 0.0, 0, gpu)
 
 
-def _share(operation: Operation, time: OperationTime | GpuTime, device: str, peak: float) -> Iterable[LayerPrediction]:
+def _share(
+    operation: Operation, time: OperationTime | GpuTime, device: str, peak: float, atom: int = 0
+) -> Iterable[LayerPrediction]:
     """The leading layer takes the operation's time; the others say what they ride along with."""
     utilisation = time.macs / (peak * time.us) if time.us else 0.0
     leader = operation.leader
     yield LayerPrediction(
-        leader, device, time.engine, time.us, time.band, time.bound, time.macs, utilisation, time.bytes, "", time.reason
+        leader,
+        device,
+        time.engine,
+        time.us,
+        time.band,
+        time.bound,
+        time.macs,
+        utilisation,
+        time.bytes,
+        atom,
+        "",
+        time.reason,
     )
     for layer in operation.layers[1:]:
         yield LayerPrediction(
-            layer, device, time.engine, 0.0, Band(0.0, 0.0), Bound.OVERHEAD, 0, 0.0, Bytes(), leader.name
+            layer, device, time.engine, 0.0, Band(0.0, 0.0), Bound.OVERHEAD, 0, 0.0, Bytes(), 0, leader.name
         )
 
 
 def _region(
-    device: str, layers: list[LayerPrediction], launch: float, reformat: float, moved: int, constants: Constants
+    device: str,
+    layers: list[LayerPrediction],
+    launch: float,
+    reformat: float,
+    moved: int,
+    constants: Constants,
+    linear_us: float = 0.0,
 ) -> RegionPrediction:
     figure = constants.figures["launch_us"]
     scale_low, scale_high = figure.low / figure.value, figure.high / figure.value
@@ -193,4 +212,4 @@ def _region(
     fixed = Band(launch * scale_low + reformat * (1 - spread), launch * scale_high + reformat * (1 + spread))
     band = sum((layer.band for layer in layers), fixed)
     us = launch + reformat + sum(layer.us for layer in layers)
-    return RegionPrediction(device, us, launch, reformat, moved, tuple(layers), band)
+    return RegionPrediction(device, us, launch, reformat, moved, tuple(layers), band, linear_us)

@@ -94,6 +94,8 @@ class LayerPrediction:
     macs: int
     mac_utilisation: float
     bytes: Bytes
+    atom: int = 0
+    """Input channels that the engine multiplies at once; 0 where that does not apply."""
     fused_into: str = ""
     reason: str = ""
     """Why the time is not known, or what it rests on."""
@@ -121,6 +123,8 @@ class RegionPrediction:
     reformat_bytes: int
     layers: tuple[LayerPrediction, ...]
     band: Band
+    linear_us: float = 0.0
+    """Part of the launch that linear inputs and outputs cause."""
 
     @property
     def busy_us(self) -> float:
@@ -141,6 +145,8 @@ class Prediction:
     findings: tuple[Finding, ...]
     clocks: Mapping[str, float] = field(default_factory=dict)
     """`dla_mhz`, `emc_mhz`, ... that the figures stand on."""
+    gpu_us: float | None = None
+    """The whole network on the GPU, an order of magnitude; None if nobody asked."""
 
     @property
     def layers(self) -> tuple[LayerPrediction, ...]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from orinport.placement.placement import Placement
     from orinport.results import CheckReport, PrepareReport, VerifyReport
 
-__all__ = ["check_document", "dumps", "prepare_document", "verify_document"]
+__all__ = ["SCHEMA_VERSION", "check_document", "dumps", "finding_document", "prepare_document", "verify_document"]
 
 SCHEMA_VERSION = 1
 
@@ -46,7 +46,7 @@ def check_document(report: CheckReport) -> dict[str, Any]:
             }
             for row in report.layers
         ],
-        "findings": [_finding(finding) for finding in report.findings],
+        "findings": [finding_document(finding) for finding in report.findings],
     }
 
 
@@ -92,7 +92,8 @@ def verify_document(report: VerifyReport) -> dict[str, Any]:
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def finding_document(finding: Finding) -> dict[str, Any]:
+    """One finding."""
     return {
         "code": finding.code,
         "layer": finding.layer,

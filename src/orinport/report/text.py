@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from orinport.report.style import PLAIN, Style, clean
 from orinport.rules.finding import Finding, Verdict
+from orinport.words import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +29,7 @@ def check_text(report: CheckReport, style: Style = PLAIN) -> str:
     notes = [reason for reason in report.reasons if reason.verdict is None]
     touched = sum(row.verdict is not Verdict.DLA for row in report.layers)
     if touched:
-        lines.append(f"{_plural(touched, 'layer')} not on the DLA, {_plural(len(stopping), 'reason')}:")
+        lines.append(f"{count(touched, 'layer')} not on the DLA, {count(len(stopping), 'reason')}:")
     for reason in [*stopping, *notes]:
         lines += ["", *_reason(reason, style)]
     lines += ["", _closing(report, style)]
@@ -59,7 +60,7 @@ def prepare_text(report: PrepareReport, style: Style = PLAIN) -> str:
 
 def verify_text(report: VerifyReport, style: Style = PLAIN) -> str:
     """The report of `verify`: one line an output."""
-    lines = [f"{clean(report.candidate)} against {clean(report.reference)}, {_plural(report.cases, 'random input')}"]
+    lines = [f"{clean(report.candidate)} against {clean(report.reference)}, {count(report.cases, 'random input')}"]
     for row in report.rows:
         word = style.good("equal") if row.equal else style.bad("DIFFERS")
         lines.append(
@@ -80,8 +81,8 @@ def _counts(report: CheckReport, style: Style) -> str:
     ):
         number = report.count(verdict)
         parts.append(paint(f"{number} {verdict.value}") if number else f"{number} {verdict.value}")
-    loadables = _plural(report.placement.loadables, "DLA loadable")
-    return f"{_plural(len(report.layers), 'layer')}: {', '.join(parts)}; {loadables}"
+    loadables = count(report.placement.loadables, "DLA loadable")
+    return f"{count(len(report.layers), 'layer')}: {', '.join(parts)}; {loadables}"
 
 
 def _reason(reason: Reason, style: Style) -> list[str]:
@@ -94,7 +95,7 @@ def _reason(reason: Reason, style: Style) -> list[str]:
         Verdict.DLA: "note",
     }[reason.verdict]
     layers = len({finding.layer for finding in reason.findings if finding.layer})
-    where = f"  ({_plural(layers, 'layer')})" if layers else ""
+    where = f"  ({count(layers, 'layer')})" if layers else ""
     lines = [f"{style.bold(reason.code)} {word}{where}: {clean(first.message)}"]
     others = sorted({clean(finding.message) for finding in reason.findings[1:]} - {clean(first.message)})
     lines += [f"  also: {message}" for message in others[:3]]
@@ -150,7 +151,3 @@ def _proof(proof: VerifyReport | None, style: Style) -> list[str]:
     worst = max((row.max_rel for row in proof.rows), default=0.0)
     word = style.good("equal") if proof.equal else style.bad("DIFFERS")
     return [f"whole network before and after in ONNX Runtime: {word}, largest relative difference {worst:.2g}"]
-
-
-def _plural(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

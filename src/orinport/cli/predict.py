@@ -1,0 +1,75 @@
+"""`orinport predict`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from orinport.cli.options import ModelOptions, ModelPath, emit, progress, style
+
+__all__ = ["predict"]
+
+_DEFAULT_MODEL = ModelOptions()
+
+
+def predict(
+    model: ModelPath,
+    /,
+    *,
+    target: Annotated[
+        str,
+        Parameter(name=["--target", "-t"], help="Board and software, e.g. orin-agx-64gb/jp6.0; see orinport targets."),
+    ] = "orin-agx-64gb/jp6.2",
+    precision: Annotated[
+        Literal["int8", "fp16"], Parameter(name=["--precision", "-p"], help="Precision on the DLA.")
+    ] = "int8",
+    power_mode: Annotated[str | None, Parameter(help="Power mode of the board, e.g. MAXN, 50W, 30W, 15W.")] = None,
+    model_options: ModelOptions = _DEFAULT_MODEL,
+    batch: Annotated[int | None, Parameter(help="Images of one inference.")] = None,
+    sparse: Annotated[bool, Parameter(negative="", help="Weights have the 2:4 pattern.")] = False,
+    linear_io: Annotated[
+        bool, Parameter(negative="", help="FP32 linear inputs and outputs, as trtexec has them by default.")
+    ] = False,
+    compare: Annotated[
+        Literal["gpu"] | None, Parameter(help="Also predict the whole network on the GPU, as an order of magnitude.")
+    ] = None,
+    rewrite: Annotated[bool, Parameter(help="Predict what prepare would write, or the network as it is.")] = True,
+    rows: Annotated[int, Parameter(help="Layers in the table.")] = 40,
+    format: Annotated[
+        Literal["text", "json", "csv"], Parameter(name=["--format", "-f"], help="Output format.")
+    ] = "text",
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="Write the report to this file.")] = None,
+) -> int:
+    """Predict time, bound, MAC utilisation and bytes of every layer, without a board.
+
+    Every figure rests on published measurements and carries a band; nothing is measured here. Exit status:
+    0, or 2 if the model or the options are unusable.
+    """
+    import orinport
+    from orinport.report.json import dumps
+    from orinport.report.predict import compare_text, predict_csv, predict_document, predict_text
+
+    prediction = orinport.predict(
+        model,
+        target=target,
+        precision=precision,
+        power_mode=power_mode,
+        shapes=model_options.shapes or None,
+        batch=batch,
+        sparse=sparse,
+        linear_io=linear_io,
+        rewrite=rewrite,
+        compare_gpu=compare == "gpu",
+        progress=progress,
+    )
+    progress("")
+    if format == "json":
+        text = dumps(predict_document(prediction))
+    elif format == "csv":
+        text = predict_csv(prediction)
+    else:
+        text = predict_text(prediction, style(), rows=rows) + compare_text(prediction)
+    emit(text, output)
+    return 0

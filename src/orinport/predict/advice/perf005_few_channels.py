@@ -1,0 +1,60 @@
+"""A convolution with few input channels leaves most of an atom empty.
+
+## What it checks
+Convolutions that are no depthwise ones and fill less than half of the channels of an atomic operation, where
+they take at least 5 % of the time.
+
+## Why it matters
+The pipelines multiply 64 channels at once (FP16: Rubik 16). Three channels use 3 of 64 multipliers.
+
+## Example
+The first convolution of a network on an RGB image that is not in the image format.
+
+## What to do
+Feed the image as dla_hwc4, or fold space into channels (space-to-depth) before the first convolution.
+
+## Fix safety
+No rewrite is applied.
+
+## Source
+nvdla/doc, unit description (atomic operation, image input); carried over to Orin.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orinport.predict.advise import Advice
+from orinport.predict.prediction import Bound
+from orinport.words import percent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from orinport.predict.prediction import Prediction
+    from orinport.rules.finding import Finding
+
+
+class FewChannels(Advice):
+    code = "PERF005"
+    title = "few channels leave an atom empty"
+    source = "nvdla/doc unit description"
+
+    def check(self, prediction: Prediction) -> Iterator[Finding]:
+        for each in prediction.layers:
+            if each.device != "dla" or each.bound is not Bound.MAC or int(each.layer.attributes.get("groups", 1)) > 1:
+                continue
+            channels = (each.layer.inputs[0].chw or (0, 0, 0))[0]
+            if channels * 2 > each.atom or each.us < self.threshold * prediction.total_us:
+                continue
+            yield self.finding(
+                f"{each.layer.name} fills {channels} of {each.atom} channels of an atomic operation and takes"
+                f" {each.us:.0f} us, {percent(each.us, prediction.total_us)} of the time.",
+                "Feed an image as dla_hwc4, or fold space into channels before it.",
+                value=channels,
+                limit=each.atom,
+                layers=[each],
+            )
+
+
+ADVICE = FewChannels()
