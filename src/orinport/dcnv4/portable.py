@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx
+import onnx.version_converter
 import onnx_ir as ir
 
 from orinport.dcnv4.arguments import Geometry
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["LOWEST_OPSET", "Names", "to_plugin", "to_portable"]
+__all__ = ["LOWEST_OPSET", "Names", "portable_proto", "to_plugin", "to_portable"]
 
 LOWEST_OPSET = 16
 """The first operator set with GridSample."""
@@ -79,6 +81,31 @@ def to_portable(model: ir.Model) -> int:
     if nodes:
         _forget_domain(model)
     return len(nodes)
+
+
+def portable_proto(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """A network with every DCNv4 node in portable form, at the lowest operator set that has it, if need be.
+
+    `proto` is not changed. Raises OrinportError as `to_portable` does.
+    """
+    model = ir.from_proto(_with_grid_sample(proto))
+    to_portable(model)
+    result: onnx.ModelProto = ir.to_proto(model)
+    return result
+
+
+def _with_grid_sample(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """`proto` at an operator set with GridSample."""
+    opset = next((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), 1)
+    if opset >= LOWEST_OPSET:
+        return proto
+    try:
+        raised: onnx.ModelProto = onnx.version_converter.convert_version(proto, LOWEST_OPSET)
+    except (RuntimeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise OrinportError(f"The network cannot be raised from opset {opset} to {LOWEST_OPSET}: {reason}") from error
+    raised.ir_version = max(raised.ir_version, 8)
+    return raised
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,19 +96,21 @@ class Builder:
         suffix: str = "",
         shape: Sequence[int] | None = None,
         dtype: ir.DataType | None = None,
+        domain: str = "",
         **attributes: Any,
     ) -> ir.Value:
-        """One node of a standard operator; gives its first output (the others: `value.producer().outputs`).
+        """One node; gives its first output (the others: `value.producer().outputs`).
 
-        Shape and type are inferred from the inputs by ONNX where they are not given. Attributes that are
-        None are left out. Raises RefusedError past the cost limit or if ONNX says that the node is wrong.
+        Shape and type are inferred from the inputs by ONNX where they are not given, which they must be for an
+        operator of another domain. Attributes that are None are left out. Raises RefusedError past the cost limit
+        or if ONNX says that the node is wrong.
         """
         if len(self.nodes) >= self.context.cost.nodes:
             raise RefusedError(f"the replacement would need more than {self.context.cost.nodes} nodes")
         given = {name: value for name, value in attributes.items() if value is not None}
         base = f"{self._base}/{suffix or op_type}"
         node = ir.Node(
-            "",
+            domain,
             op_type,
             inputs,
             [_attribute(name, value) for name, value in given.items()],

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
+from importlib import import_module
 from math import prod, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from orinport.rewrites.log import Proof
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    import onnx
     from numpy.typing import NDArray
 
     from orinport.rewrites.edges import EdgeMapping
@@ -202,6 +204,24 @@ class _Runner:
         self.engine = "onnx.reference"
 
 
+_PORTABLE = {"custom_op": "orinport.dcnv4.portable"}
+"""Modules of ours whose `portable_proto` writes the operators of a domain as standard ones."""
+
+
+def _runnable(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """`proto` with the custom operators that we know as standard operators; itself if there are none.
+
+    Raises NotProvableError if that cannot be done.
+    """
+    domains = dict.fromkeys(node.domain for node in proto.graph.node if node.domain in _PORTABLE)
+    try:
+        for domain in domains:
+            proto = import_module(_PORTABLE[domain]).portable_proto(proto)
+    except OrinportError as error:
+        raise NotProvableError(error.message) from error
+    return proto
+
+
 def _session(source: bytes | str, threads: int) -> Any:
     import onnxruntime
 
@@ -301,8 +321,9 @@ def prove(before: Piece, after: Piece, *, seed: int, bound: float = 0.0) -> Proo
 
     `bound` is what the rewrite states as its own error. Raises NotProvableError if no engine runs them.
     """
-    first = _Runner(before.proto.SerializeToString(), lambda: before.proto)
-    second = _Runner(after.proto.SerializeToString(), lambda: after.proto)
+    old, new = _runnable(before.proto), _runnable(after.proto)
+    first = _Runner(old.SerializeToString(), lambda: old)
+    second = _Runner(new.SerializeToString(), lambda: new)
     tolerance = _tolerance(before, after)
     gain = max(_gain(before), _gain(after))
     rng = np.random.default_rng([seed, int.from_bytes(before.digest[:8], "little")])
@@ -543,7 +564,7 @@ def _run_whole(
         node.name = None  # ONNX Runtime refuses two nodes of one name
     nameless = ir.Model(graph, ir_version=max(model.ir_version, 4), functions=list(model.functions.values()))
     if size < _PROTO_BYTES:
-        runner = _Runner(ir.to_proto(nameless).SerializeToString(), threads=threads)
+        runner = _Runner(_runnable(ir.to_proto(nameless)).SerializeToString(), threads=threads)
         return [runner.run(arrays, outputs) for arrays in feeds]
     with tempfile.TemporaryDirectory(prefix="orinport-") as folder:
         path = Path(folder) / "model.onnx"

@@ -57,10 +57,13 @@ class Rewrite(ABC):
     """Says what it makes, e.g. `matmul-to-conv`."""
     safety: ClassVar[Safety]
     op_types: ClassVar[tuple[str, ...]]
-    """ONNX operators at which matching starts."""
+    """Operators at which matching starts: ONNX's by name, others as `domain::name`."""
     error: ClassVar[float] = 0.0
     """For `TOLERANCE`: the largest absolute error that it states, for outputs of magnitude up to 1 or relative
     to the largest output above that. Checked by the proof of every application."""
+
+    on_request: ClassVar[bool] = False
+    """Applied only where it is selected by name: it serves the GPU alone, or undoes another rewrite."""
 
     @abstractmethod
     def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
