@@ -173,6 +173,17 @@ def test_kernels_compile_without_warnings_and_pass_the_harness(build_with_kernel
     assert set(_symbols("-D", "--defined-only", str(build_with_kernels.library))) == _ENTRIES
 
 
+@pytest.mark.slow
+def test_the_plugins_of_aarch64_pass_the_harness(trt_root, tmp_path):
+    _need("cmake", "make", "aarch64-linux-gnu-g++", "qemu-aarch64")
+    build = PluginBuild(trt_root, tmp_path, toolchain="jetson", kernels=False)
+    build_plugin(build)
+    command = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", build.harness, build.library, "--fuzz", "200"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.rstrip().endswith("0 failed")
+
+
 @pytest.mark.gpu
 @pytest.mark.slow
 def test_every_tactic_is_right_on_this_gpu(trt_root, tmp_path):

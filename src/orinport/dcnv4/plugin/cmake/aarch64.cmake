@@ -5,7 +5,7 @@
 # SYSROOT       the board's file system, if its libraries are to be used
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
-list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES CUDA_TARGET CROSS_PREFIX SYSROOT)
+list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES CUDA_TARGET CROSS_PREFIX SYSROOT ORINPORT_KERNELS)
 
 foreach(name CUDA_TARGET CROSS_PREFIX SYSROOT)
   if(NOT DEFINED ${name} AND DEFINED ENV{ORINPORT_${name}})
@@ -31,13 +31,14 @@ foreach(folder lib lib64)
     set(cuda_target_library ${CUDA_TARGET}/${folder})
   endif()
 endforeach()
-if(NOT cuda_target_library)
-  message(FATAL_ERROR "CUDA_TARGET must name the CUDA of the target, with lib/libcudart_static.a for aarch64; "
-                      "'${CUDA_TARGET}' has none.")
+if(cuda_target_library)
+  set(CMAKE_CUDA_FLAGS_INIT "-I${CUDA_TARGET}/include -L${cuda_target_library}")
+  set(CUDA_INCLUDE ${CUDA_TARGET}/include CACHE PATH "" FORCE)
+  set(CUDA_cudart_static_LIBRARY ${cuda_target_library}/libcudart_static.a CACHE FILEPATH "" FORCE)
+  set(CUDA_CUDART ${cuda_target_library}/libcudart_static.a CACHE FILEPATH "" FORCE)
+elseif(NOT DEFINED ORINPORT_KERNELS OR ORINPORT_KERNELS)
+  message(FATAL_ERROR "CUDA_TARGET (or ORINPORT_CUDA_TARGET in the environment) must name the target's CUDA, with "
+                      "lib/libcudart_static.a for aarch64; '${CUDA_TARGET}' has none.")
 endif()
-set(CMAKE_CUDA_FLAGS_INIT "-I${CUDA_TARGET}/include -L${cuda_target_library}")
-set(CUDA_INCLUDE ${CUDA_TARGET}/include CACHE PATH "" FORCE)
-set(CUDA_cudart_static_LIBRARY ${cuda_target_library}/libcudart_static.a CACHE FILEPATH "" FORCE)
-set(CUDA_CUDART ${cuda_target_library}/libcudart_static.a)
 
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)

@@ -76,6 +76,8 @@ public:
         }
         outputDesc_.push_back(source.output);
         result_[0] = output_.data();
+        // The streams of the runs do not wait for the default stream.
+        want(cudaDeviceSynchronize(), "upload");
     }
 
     std::int32_t enqueue(Plugin& plugin, cudaStream_t stream) {
@@ -167,6 +169,9 @@ public:
         runThreads(*plugin, tactics);
         return failures_;
     }
+
+    /// How many were computed.
+    int tactics() const { return static_cast<int>(results_.size()); }
 
 private:
     int fail(std::string const& what) {
@@ -291,7 +296,7 @@ private:
                 auto const context = plugin.attach(nullptr);
                 context->setTactic(tactic);
                 for (int i = 0; i < 10; ++i) {
-                    if (eager(*context, loaded, stream.handle) != results_[tactic]) problem[number] = "another result";
+                    if (eager(*context, loaded, stream.handle) != results_.at(tactic)) problem[number] = "another result";
                 }
             } catch (std::exception const& error) {
                 problem[number] = error.what();
@@ -328,11 +333,14 @@ int runCases(Journal& journal, std::string const& folder) {
     cudaDeviceProp properties{};
     want(cudaGetDeviceProperties(&properties, 0), "device");
     say("%s, compute capability %d.%d\n", properties.name, properties.major, properties.minor);
-    int failures = 0;
+    int failures = 0, cases = 0, launches = 0;
     for (std::string const& line : readCaseLines(folder)) {
         try {
             Case const source = readCase(folder, line);
-            failures += Runner(journal, source).run();
+            Runner runner(journal, source);
+            failures += runner.run();
+            launches += runner.tactics();
+            ++cases;
         } catch (MissingType const& missing) {
             say("skip   %s: %s\n", line.substr(0, line.find(' ')).c_str(), missing.what());
         }
