@@ -38,8 +38,16 @@ def corpus() -> tuple[bytes, ...]:
     protos = [small_cnn(), small_cnn(batch="batch"), thin_network(60), branches(), looping(), calling(), quantised()]
     whole = [proto.SerializeToString() for proto in protos] * 20
     whole += [light_path(name).read_bytes() for name in LIGHT if name not in ("densenet121", "inception_v2")] * 3
-    whole += [proto.SerializeToString() for _, proto in sorted(operator_models().items())]
+    whole += [proto.SerializeToString() for _, proto in sorted(operator_models().items()) if _usable(proto)]
     return tuple(data for data in whole if len(data) < 200_000)
+
+
+def _usable(proto: onnx.ModelProto) -> bool:
+    """Static tensors for inputs and a supported opset: a network that would be taken if nothing were damaged."""
+    opset = max((entry.version for entry in proto.opset_import if not entry.domain), default=0)
+    kinds = {info.type.WhichOneof("value") for info in proto.graph.input}
+    dims = [dim.dim_value for info in proto.graph.input for dim in info.type.tensor_type.shape.dim]
+    return opset >= 9 and kinds <= {"tensor_type"} and all(dim > 0 for dim in dims)
 
 
 def branches() -> onnx.ModelProto:

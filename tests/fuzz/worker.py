@@ -13,8 +13,22 @@ import sys
 import time
 import traceback
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from orinport.results import CheckReport
 
 MEMORY = 6 << 30
+TARGETS = (
+    "orin-agx-64gb/jp6.2",
+    "orin-agx-64gb/jp5.1",
+    "orin-nx-16gb/jp6.0",
+    "drive-orin/drive-6.0.9",
+    "orin-agx-64gb/jp7.2",
+    "orin-agx-64gb/jp7.2.2",
+    "xavier-agx/jp5.1",
+)
+"""Cases take turns, so that every version of the parser and of the rules meets damaged networks."""
 
 
 def main(folder: Path, first: int, last: int) -> None:
@@ -30,13 +44,13 @@ def main(folder: Path, first: int, last: int) -> None:
         data = case(seed)
         path.write_bytes(data)
         print(json.dumps({"case": seed}), flush=True)
-        print(json.dumps({"case": seed, **outcome(path, data)}), flush=True)
+        print(json.dumps({"case": seed, **outcome(path, data, seed)}), flush=True)
 
 
-def outcome(path: Path, data: bytes) -> dict[str, object]:
+def outcome(path: Path, data: bytes, seed: int) -> dict[str, object]:
     """How the check of one file ended: verdict, error or defect, with time and growth of the peak memory."""
     before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
-    kind, text = check(path)
+    kind, text = check(path, TARGETS[seed % len(TARGETS)], ("fp16", "int8")[seed % 2])
     seconds = time.perf_counter() - start
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
     others = sorted(entry.name for entry in path.parent.iterdir() if entry.name != path.name)
@@ -44,18 +58,37 @@ def outcome(path: Path, data: bytes) -> dict[str, object]:
     return {"kind": kind, "text": text, "seconds": seconds, "grown_mib": grown, "written": others, "changed": changed}
 
 
-def check(path: Path) -> tuple[str, str]:
+def check(path: Path, target: str, precision: str) -> tuple[str, str]:
     """`verdict` with the number of layers, `error` with its line, or `defect` with the end of the traceback."""
     import orinport
     from orinport.errors import OrinportError
 
     try:
-        report = orinport.check(path)
+        report = orinport.check(path, target=target, precision=precision)
+        render(report)
         return "verdict", f"{len(report.layers)} layers"
     except OrinportError as error:
         return "error", str(error)
     except BaseException:
         return "defect", traceback.format_exc()[-1500:]
+
+
+def render(report: CheckReport) -> None:
+    """Every format of the report: printable text, valid JSON."""
+    from orinport.report.github import github_text
+    from orinport.report.json import check_document, dumps
+    from orinport.report.sarif import sarif_document
+    from orinport.report.text import check_text
+    from orinport.rules import titles
+
+    for line in (check_text(report) + github_text(report)).split("\n"):
+        assert line.isprintable(), f"not printable: {line!r}"
+    for document in (check_document(report), sarif_document(report, titles())):
+        json.loads(dumps(document).encode("utf-8"), parse_constant=_no_constant)
+
+
+def _no_constant(name: str) -> None:
+    raise AssertionError(f"{name} is no JSON")
 
 
 if __name__ == "__main__":

@@ -7,14 +7,17 @@ attributes come out alike. Nothing here is frozen; `finish()` gives the values t
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
 from orinport.model.layer import DType, Layer, LayerKind, Tensor
+from orinport.model.model import SMALL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    import onnx_ir as ir
 
     from orinport.model.lower.version import Parser
 
@@ -26,6 +29,7 @@ __all__ = [
     "Outputs",
     "Ref",
     "Refused",
+    "Scope",
     "Weights",
     "broadcast_shape",
     "slice_attributes",
@@ -115,6 +119,30 @@ class Weights:
         return self.read() if self.size <= FOLD_LIMIT else None
 
 
+class Scope(Protocol):
+    """What operators with subgraphs need of the graph that they are in."""
+
+    def bind(self, value: ir.Value, operand: Ref | Weights, *, named: bool = False) -> None:
+        """Make `operand` the value of an input of a subgraph; with `named`, give it its name."""
+
+    def run_body(self, graph: ir.Graph) -> None:
+        """Lower the nodes of a subgraph."""
+
+    def given(self, value: ir.Value) -> Ref | Weights:
+        """What stands for a value, which must be known."""
+
+
+class _NoScope:
+    def bind(self, value: ir.Value, operand: Ref | Weights, *, named: bool = False) -> None:
+        raise Refused("Subgraphs are not taken here.")
+
+    def run_body(self, graph: ir.Graph) -> None:
+        raise Refused("Subgraphs are not taken here.")
+
+    def given(self, value: ir.Value) -> Ref | Weights:
+        raise Refused("Subgraphs are not taken here.")
+
+
 class _Draft:
     """A layer that can still change: outputs get their ONNX names only when the node is done."""
 
@@ -142,6 +170,8 @@ class Network:
         self.node_name = ""
         """TensorRT's name of the node that is being lowered: a base for layer names."""
         self.node_display = ""
+        self.scope: Scope = _NoScope()
+        """Where operators with subgraphs find values and lower bodies."""
         self._drafts: list[_Draft] = []
         self._names: dict[str, int] = {}
         self._constants: dict[str, Ref] = {}
@@ -243,6 +273,22 @@ class Network:
         self._names[base] = count + 1
         self._names[name] = 0
         return name
+
+    def conditional_inputs(self, start: int, end: int, made: dict[str, Ref]) -> None:
+        """Put a CONDITIONAL_INPUT in front of what the layers from `start` to `end` take from outside.
+
+        `made` holds those that there are, by the names of their tensors.
+        """
+        drafts = self._drafts[start:end]
+        inside = {id(ref) for draft in drafts for ref in draft.outputs}
+        for draft in drafts:
+            for index, ref in enumerate(draft.inputs):
+                if id(ref) in inside or draft.kind is LayerKind.CONDITIONAL_OUTPUT:
+                    continue
+                if ref.name not in made:
+                    base = f"{ref.name}_InputLayer"
+                    made[ref.name] = self.add(LayerKind.CONDITIONAL_INPUT, (ref,), ref.shape, ref.dtype, base=base)
+                draft.inputs[index] = made[ref.name]
 
     # --- constants -------------------------------------------------------------------------------------------
 
@@ -429,7 +475,7 @@ class Network:
         attributes = slice_attributes(tuple(start), tuple(size), tuple(stride), mode)
         values = None
         if ref.values is not None and ref.values.ndim == 1 and len(size) == 1 and mode == "STRICT_BOUNDS":
-            values = ref.values[[start[0] + i * stride[0] for i in range(size[0])]]
+            values = pick_range(ref.values, start[0], size[0], stride[0])
         return self.add(LayerKind.SLICE, (ref,), tuple(size), ref.dtype, attributes, base=base, values=values)
 
     # --- the end ---------------------------------------------------------------------------------------------
@@ -470,6 +516,21 @@ class Network:
 
 
 _BOOLEAN = frozenset({"EQUAL", "GREATER", "LESS", "AND", "OR", "XOR"})
+
+
+def pick(values: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """Elements of a known vector. Raises Refused for an index outside of it."""
+    try:
+        return np.asarray(values[indices])
+    except IndexError as error:
+        raise Refused("An index lies outside its data.") from error
+
+
+def pick_range(values: np.ndarray, start: int, size: int, stride: int) -> np.ndarray | None:
+    """`size` elements of a known vector from `start` on; None if they are too many to be shape arithmetic."""
+    if size > SMALL:
+        return None
+    return pick(values, np.array([start + i * stride for i in range(size)], dtype=np.int64))
 
 
 def slice_attributes(

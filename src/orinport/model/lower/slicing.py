@@ -18,7 +18,7 @@ from orinport.model.lower.arguments import (
     text,
     whole_numbers,
 )
-from orinport.model.lower.network import Network, Ref, Refused, Weights, slice_attributes
+from orinport.model.lower.network import Network, Ref, Refused, Weights, pick, slice_attributes
 from orinport.model.lower.vector import (
     Vector,
     add_slice,
@@ -404,7 +404,7 @@ def gather_op(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
         shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
     values = None
     if data.values is not None and data.values.ndim == 1 and raw.values is not None:
-        values = np.asarray(data.values[raw.values])
+        values = pick(data.values, raw.values)
     attributes = {"mode": "DEFAULT", "axis": axis}
     return [net.add(LayerKind.GATHER, (data, indices), shape, data.dtype, attributes, values=values)]
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orinport.model.layer import LayerKind
-from orinport.model.lower.network import Network, Ref, Weights, slice_attributes
-from orinport.model.model import SMALL
+from orinport.model.lower.network import Network, Ref, Refused, Weights, pick, pick_range, slice_attributes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -181,9 +180,11 @@ def similar(net: Network, like: Vector, value: int) -> Vector:
 def gather(net: Network, data: Vector, indices: Vector) -> Vector:
     """`data[indices]`."""
     if data.known is not None and indices.known is not None:
+        if not all(-len(data.known) <= i < len(data.known) for i in indices.known):
+            raise Refused("An index lies outside its data.")
         return Vector(tuple(data.known[i] for i in indices.known))
     ref, where = data.tensor(net), indices.tensor(net)
-    values = None if ref.values is None or where.values is None else ref.values[where.values]
+    values = None if ref.values is None or where.values is None else pick(ref.values, where.values)
     out = net.add(
         LayerKind.GATHER,
         (ref, where),
@@ -289,11 +290,8 @@ def add_slice(
     constant = ref.constant and all(t.constant for t in extra)
     values = None
     starts, strides = start.values, stride.values
-    small = ref.values is not None and ref.values.ndim == 1 and sizes and sizes[0] <= SMALL
-    if small and starts and strides and mode == "STRICT_BOUNDS":
-        assert ref.values is not None
-        assert sizes
-        values = ref.values[[starts[0] + i * strides[0] for i in range(sizes[0])]]
+    if ref.values is not None and ref.values.ndim == 1 and sizes and starts and strides and mode == "STRICT_BOUNDS":
+        values = pick_range(ref.values, starts[0], sizes[0], strides[0])
     return net.add(
         LayerKind.SLICE, (ref, *extra), shape, ref.dtype, attributes, base=base, constant=constant, values=values
     )
