@@ -104,3 +104,12 @@ def test_batch_is_not_mistaken_for_channels() -> None:
     ]
     _, edges = _moved(nodes, {"x": (4, 6)}, ["y"], {"four": np.asarray([4, 6, 1, 1], np.int64)})
     assert [edge.shape for edge in edges] == [(4, 6, 1, 1), (4, 6, 1, 1)]
+
+
+def test_with_a_judge_only_what_keeps_the_dla_away_moves() -> None:
+    nodes = [*RESHAPE_RELU, node("Flatten", ["y"], "z")]
+    proto = network(nodes, {"x": (1, 6)}, ["z"], {"four": np.asarray([1, 6, 1, 1], np.int64)})
+    assert len(move_edges(load(proto), judge=lambda _: {"Reshape_a", "Flatten_z"})[1]) == 2
+    assert [edge.kind for edge in move_edges(load(proto), judge=lambda _: {"Reshape_a"})[1]] == ["input"]
+    assert not move_edges(load(proto), judge=lambda _: set())[1]
+    assert not move_edges(load(proto), judge=lambda _: {"Reshape_a", "Flatten_z", "Relu_y"})[1]

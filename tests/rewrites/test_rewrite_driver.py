@@ -261,3 +261,26 @@ def test_names_are_unique_and_fixes_exist() -> None:
         assert find_rewrite(name).safety.value == safety
     with pytest.raises(OrinportError):
         find_rewrite("no-such-rewrite")
+
+
+class Raises(ReluTo):
+    name = "raises"
+
+    def make(self, value: ir.Value, builder: Builder) -> ir.Value:
+        raise KeyError("oops")
+
+
+class OtherShape(ReluTo):
+    name = "other-shape"
+
+    def make(self, value: ir.Value, builder: Builder) -> ir.Value:
+        return builder.reshape(value, (1, *builder.shape(value)))
+
+
+@pytest.mark.parametrize(("broken", "words"), [(Raises(), "KeyError: 'oops'"), (OtherShape(), "makes shape (1, 2, 3)")])
+def test_a_broken_rewrite_is_rolled_back(broken: Rewrite, words: str) -> None:
+    model, log = apply_to(relu(), broken)
+    assert not log.applied
+    assert ops(model) == ["Neg", "Relu", "Abs"]
+    (entry,) = log.rolled_back
+    assert words in str(entry)

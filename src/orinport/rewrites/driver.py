@@ -8,6 +8,7 @@ differ, it is dropped and logged as a defect of ours. Only then the graph change
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection
 from importlib import import_module
 from pkgutil import iter_modules
@@ -22,7 +23,7 @@ from orinport.rewrites.context import MOVERS, CostLimit, RewriteContext, label
 from orinport.rewrites.log import Applied, Proof, Refused, RewriteLog, RolledBack
 from orinport.rewrites.opset import RAISED, RaiseOpset, raise_refusal
 from orinport.rewrites.piece import Digests, Piece, cut, in_order, run_time_inputs
-from orinport.rewrites.proof import NotProvableError, macs, prove
+from orinport.rewrites.proof import NotProvableError, macs, prove, require_valid
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 from orinport.targets.target import Precision
 
@@ -95,6 +96,8 @@ def rewrite_model(
     copy = copy_model(model)
     driver = _Driver(copy.ir, chosen, judge, seed, progress, target, precision, consent, cost)
     driver.run()
+    if driver.log.applied:
+        require_valid(copy.ir, model.ir)
     return copy, driver.log
 
 
@@ -228,6 +231,9 @@ class _Driver:
             found = rewrite.match(node, self.context)
         except RefusedError as refusal:
             found = Refusal(str(refusal))
+        except Exception as error:
+            self._fail(rewrite, (node,), error)
+            return False
         if found is None:
             return False
         if isinstance(found, Refusal):
@@ -236,7 +242,8 @@ class _Driver:
         if rewrite.safety not in self.context.consent:
             self._refuse(rewrite, node, f"changes results ({rewrite.safety.value}), and nobody consented to that")
             return False
-        key = (rewrite.name, found.nodes, found.outputs)
+        off = () if self._off is None else tuple(label(each) in self._off for each in found.nodes)
+        key = (rewrite.name, found.nodes, found.outputs, off)
         if key in self._settled:
             return False
         builder = Builder(self.context, found, rewrite, self._names, self._shared)
@@ -248,6 +255,9 @@ class _Driver:
             applied = False
         except NotProvableError as refusal:
             self._refuse(rewrite, node, f"cannot be proved: {refusal}")
+            applied = False
+        except Exception as error:
+            self._fail(rewrite, found.nodes, error)
             applied = False
         if not applied:
             builder.discard()
@@ -419,6 +429,14 @@ class _Driver:
                 producer = value.producer()
                 if producer is not None:
                     stack.append(producer)
+
+    def _fail(self, rewrite: Rewrite, nodes: Sequence[ir.Node], error: Exception) -> None:
+        """A rewrite that raises is as much a defect of ours as one that computes something else."""
+        if os.environ.get("ORINPORT_DEBUG"):
+            raise error
+        failure = RolledBack(rewrite.name, tuple(label(node) for node in nodes), f"{type(error).__name__}: {error}")
+        if failure not in self.log.rolled_back:
+            self.log.rolled_back.append(failure)
 
     def _refuse(self, rewrite: Rewrite, node: ir.Node, reason: str) -> None:
         if self._off is None or label(node) in self._off:

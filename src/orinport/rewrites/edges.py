@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from orinport.rewrites.catalogue._movers import shuffle_of
-from orinport.rewrites.context import RewriteContext
+from orinport.rewrites.context import RewriteContext, label
 from orinport.rewrites.shuffle import Shuffle
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from numpy.typing import NDArray
 
@@ -80,83 +80,126 @@ class EdgeMapping:
         return np.ascontiguousarray(array.reshape(moved).transpose(back).reshape(self.original_shape))
 
 
-def move_edges(model: Model, *, ranks: tuple[int, ...] = (4,)) -> tuple[Model, tuple[EdgeMapping, ...]]:
+def move_edges(
+    model: Model, *, judge: Callable[[ir.Model], Collection[str]] | None = None, ranks: tuple[int, ...] = (4,)
+) -> tuple[Model, tuple[EdgeMapping, ...]]:
     """A copy of `model` whose inputs and outputs are 4-D where shape movers at the edge made them so; and how.
 
     An input is moved if all that reads it are shape movers that do the same and give one of `ranks`
-    dimensions; an output if it comes from a shape mover that reads such a tensor.
+    dimensions; an output if it comes from a shape mover that reads such a tensor. With a `judge`, which says
+    what the DLA does not take, only movers of that kind go, and only between the edge and a node on the DLA.
     """
     from orinport.model.save import copy_model
 
     copy = copy_model(model)
-    context = RewriteContext(copy.ir)
-    mappings = [_move_input(value, context, ranks) for value in list(copy.ir.graph.inputs)]
-    mappings += [_move_output(index, context, ranks) for index in range(len(copy.ir.graph.outputs))]
+    mover = _EdgeMover(copy.ir, None if judge is None else frozenset(judge(copy.ir)), ranks)
+    mappings = [mover.input(value) for value in list(copy.ir.graph.inputs)]
+    mappings += [mover.output(index) for index in range(len(copy.ir.graph.outputs))]
     return copy, tuple(mapping for mapping in mappings if mapping is not None)
 
 
-def _move_input(value: ir.Value, context: RewriteContext, ranks: tuple[int, ...]) -> EdgeMapping | None:
-    graph = context.graph
-    total: Shuffle | None = None
-    original = context.shape(value)
-    while not value.is_graph_output():
-        readers = [use for use in value.uses() if use.node.graph is not graph or use.idx == 0]
-        shuffles = [shuffle_of(use.node, context) for use in readers]
-        first = shuffles[0] if shuffles else None
-        if first is None or len(readers) != len(value.uses()) or any(each != first for each in shuffles):
-            break
-        if any(use.node.graph is not graph or use.node.outputs[0].is_graph_output() for use in readers):
-            break
-        joined = first if total is None else total.then(first)
-        if joined is None:
-            break
-        if not _helps(first, ranks):
-            break
-        total = joined
-        for use in readers:
-            mover = use.node
-            mover.outputs[0].replace_all_uses_with(value)
-            _drop(mover, graph)
-        value.shape = ir.Shape(first.shape)
-    if total is None or original is None or total.is_identity:
-        return None
-    return EdgeMapping.of("input", value.name or "", total)
+class _EdgeMover:
+    def __init__(self, model: ir.Model, off: frozenset[str] | None, ranks: tuple[int, ...]) -> None:
+        self.graph = model.graph
+        self.context = RewriteContext(model)
+        self._off = off
+        self._ranks = ranks
 
+    def input(self, value: ir.Value) -> EdgeMapping | None:
+        """Drop the movers that read an input."""
+        original = self.context.shape(value)
+        total: Shuffle | None = None
+        while original is not None and self._leads_to_dla(value):
+            readers = [use.node for use in value.uses()]
+            first = shuffle_of(readers[0], self.context) if readers else None
+            if first is None or value.is_graph_output() or not self._helps(first):
+                break
+            if not all(self._alike(reader, value, first) for reader in readers):
+                break
+            joined = first if total is None else total.then(first)
+            if joined is None:
+                break
+            total = joined
+            for reader in readers:
+                reader.outputs[0].replace_all_uses_with(value)
+                self._drop(reader)
+            value.shape = ir.Shape(first.shape)
+        if total is None or total.is_identity:
+            return None
+        return EdgeMapping.of("input", value.name or "", total)
 
-def _helps(shuffle: Shuffle, ranks: tuple[int, ...]) -> bool:
-    """Moving over `shuffle` leads to a shape of the right rank, or goes on towards one."""
-    return len(shuffle.shape) in ranks or len(shuffle.before) not in ranks
+    def output(self, index: int) -> EdgeMapping | None:
+        """Drop the movers that an output comes from."""
+        total: Shuffle | None = None
+        while self._comes_from_dla(self.graph.outputs[index]):
+            value = self.graph.outputs[index]
+            mover = value.producer()
+            shuffle = shuffle_of(mover, self.context)
+            if (
+                mover is None
+                or shuffle is None
+                or value.uses()
+                or sum(each is value for each in self.graph.outputs) > 1
+            ):
+                break
+            source = mover.inputs[0]
+            joined = shuffle if total is None else shuffle.then(total)
+            if source is None or joined is None or source.is_graph_output() or source.producer() is None:
+                break
+            if not self._helps(shuffle.inverse()) or not self._is_off(mover):
+                break
+            total = joined
+            name, kind = value.name, value.type
+            self.graph.outputs[index] = source
+            self._drop(mover)
+            value.name = None
+            source.name, source.type = name, kind
+        if total is None or total.is_identity:
+            return None
+        return EdgeMapping.of("output", self.graph.outputs[index].name or "", total.inverse())
 
+    def _is_off(self, node: ir.Node) -> bool:
+        return self._off is None or label(node) in self._off
 
-def _move_output(index: int, context: RewriteContext, ranks: tuple[int, ...]) -> EdgeMapping | None:
-    graph = context.graph
-    total: Shuffle | None = None
-    while True:
-        value = graph.outputs[index]
-        mover = value.producer()
-        shuffle = shuffle_of(mover, context)
-        if mover is None or shuffle is None or value.uses() or sum(each is value for each in graph.outputs) > 1:
-            break
-        source = mover.inputs[0]
-        joined = shuffle if total is None else shuffle.then(total)
-        if source is None or joined is None or source.is_graph_output() or source.producer() is None:
-            break
-        if not _helps(shuffle.inverse(), ranks):
-            break
-        total = joined
-        name, kind = value.name, value.type
-        graph.outputs[index] = source
-        _drop(mover, graph)
-        value.name = None
-        source.name, source.type = name, kind
-    if total is None or total.is_identity:
-        return None
-    return EdgeMapping.of("output", graph.outputs[index].name or "", total.inverse())
+    def _helps(self, shuffle: Shuffle) -> bool:
+        """Moving over `shuffle`, from the edge inwards, leads to a shape of the right rank, or on towards one."""
+        return len(shuffle.shape) in self._ranks or len(shuffle.before) not in self._ranks
 
+    def _alike(self, reader: ir.Node, value: ir.Value, shuffle: Shuffle) -> bool:
+        return (
+            reader.graph is self.graph
+            and self._is_off(reader)
+            and reader.inputs[0] is value
+            and all(each is not value for each in reader.inputs[1:])
+            and not reader.outputs[0].is_graph_output()
+            and shuffle_of(reader, self.context) == shuffle
+        )
 
-def _drop(node: ir.Node, graph: ir.Graph) -> None:
-    constants = [value for value in node.inputs[1:] if value is not None]
-    graph.remove(node, safe=True)
-    for value in constants:
-        if not value.uses() and value.is_initializer() and not value.is_graph_input() and not value.is_graph_output():
-            graph.initializers.pop(value.name or "")
+    def _leads_to_dla(self, value: ir.Value) -> bool:
+        """Behind the movers that read `value` there is work, and with a judge some of it on the DLA."""
+        stack, seen = [value], set()
+        while stack:
+            for reader in self.context.consumers(stack.pop()):
+                if shuffle_of(reader, self.context) is None:
+                    if self._off is None or label(reader) not in self._off:
+                        return True
+                elif reader not in seen:
+                    seen.add(reader)
+                    stack.append(reader.outputs[0])
+        return False
+
+    def _comes_from_dla(self, value: ir.Value) -> bool:
+        """Before the movers that give `value` there is work, with a judge on the DLA."""
+        producer = value.producer()
+        while producer is not None and shuffle_of(producer, self.context) is not None:
+            source = producer.inputs[0]
+            producer = None if source is None else source.producer()
+        return producer is not None and (self._off is None or label(producer) not in self._off)
+
+    def _drop(self, node: ir.Node) -> None:
+        constants = [value for value in node.inputs[1:] if value is not None]
+        self.graph.remove(node, safe=True)
+        for value in constants:
+            unused = not value.uses() and not value.is_graph_input() and not value.is_graph_output()
+            if unused and value.is_initializer():
+                self.graph.initializers.pop(value.name or "")

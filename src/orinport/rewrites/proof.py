@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from orinport.rewrites.edges import EdgeMapping
     from orinport.rewrites.piece import Piece
 
-__all__ = ["NotProvableError", "accumulate_length", "compare_models", "macs", "prove", "random_inputs"]
+__all__ = ["NotProvableError", "accumulate_length", "compare_models", "macs", "prove", "random_inputs", "require_valid"]
 
 Arrays = dict[str, "NDArray[Any]"]
 
@@ -449,6 +449,7 @@ def _is_float(dtype: np.dtype[Any]) -> bool:
 # ---------------------------------------------------------------------------------------------- whole networks
 
 _WHOLE = {ir.DataType.FLOAT16: 2.0**-5, ir.DataType.BFLOAT16: 2.0**-3}
+_CHECKED_BYTES = 1 << 16
 _WHOLE_FP32 = 2.0**-12
 
 
@@ -495,6 +496,33 @@ def compare_models(
     except NotProvableError as error:
         raise OrinportError(f"The networks cannot be compared: {error}.") from error
     return VerifyReport(names[0], names[1], report_rows, len(feeds), seed, diverges)
+
+
+def require_valid(model: ir.Model, original: ir.Model) -> None:
+    """Hold a rewritten network against the ONNX checker; RuntimeError if it fails where the original passes.
+
+    Weights take no part: large constants are shown to the checker as inputs.
+    """
+    problem = _checker_says(model)
+    if problem and not _checker_says(original):
+        raise RuntimeError(f"the rewritten network is not valid ONNX: {problem}")
+
+
+def _checker_says(model: ir.Model) -> str:
+    import onnx
+
+    graph = model.graph.clone()
+    for name, value in list(graph.initializers.items()):
+        if value.const_value is not None and value.const_value.nbytes > _CHECKED_BYTES and not value.is_graph_output():
+            graph.initializers.pop(name)
+            if not value.is_graph_input():
+                graph.inputs.append(value)
+    bare = ir.Model(graph, ir_version=max(model.ir_version, 4), functions=list(model.functions.values()))
+    try:
+        onnx.checker.check_model(ir.to_proto(bare))
+    except onnx.checker.ValidationError as error:
+        return _first_line(error)
+    return ""
 
 
 def _graph_model(model: Any) -> ir.Model:

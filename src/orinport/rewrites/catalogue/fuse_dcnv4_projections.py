@@ -1,0 +1,135 @@
+"""`DCNv4_Plugin(Value(x), OffsetMask(x)) -> DCNv4FuseOffset_Plugin(Linear(x))`: both projections of DCNv4 as one.
+
+## What it does
+The linear layers in front of a DCNv4 operator that make its value and its offsets from the same tensor become one
+layer of C + P columns, value first, and the operator reads the undivided result. They are found by structure, from
+the operator backwards: MatMul with or without Add, or Gemm, any reshapes that keep the columns, in any order, under any
+names. Weights shared with other layers stay as they are.
+
+## Why
+One product in place of two, no pass that divides its result, one kernel launch less. NVIDIA measured 2.48 ms before and
+2.38 ms after for FlashInternImage-T on DRIVE Orin.
+
+## Example
+FlashInternImage-T at 56 x 56 pixels: `(3136, 64) x (64, 64)` and `(3136, 64) x (64, 112)` become
+`(3136, 64) x (64, 176)`.
+
+## Refused
+Projections of different tensors, above all an offset branch with a depthwise convolution in front (FlashInternImage S, B
+and L): one layer cannot be both then. Strides or padding that change the size, because value rows and offset rows
+no longer belong to the same pixel. Intermediate results that are read elsewhere or leave the network.
+
+## Safety
+exact: the same products, summed in the order that the runtime takes for the wider matrix. Rounding there moves
+sampling points, so the proof allows the samples a relative error of 1e-4. Applied on request only, by
+`dcnv4 fuse`: both operators run on the GPU, as plugins.
+
+## Source
+NVIDIA/DL4AGX, AV-Solutions/dcnv4-trt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from orinport.dcnv4.arguments import Geometry
+from orinport.dcnv4.node import DOMAIN, FUSED, PLAIN, node_attributes, node_geometry
+from orinport.errors import OrinportError
+from orinport.rewrites.catalogue._linear import Branch, branch_behind, build_linear, same_tensor
+from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnx_ir as ir
+
+    from orinport.rewrites.builder import Builder
+    from orinport.rewrites.context import RewriteContext
+
+__all__ = ["REWRITE", "FuseDCNv4Projections"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Data:
+    geometry: Geometry
+    value: Branch
+    offsets: Branch
+
+
+class FuseDCNv4Projections(Rewrite):
+    """Value and offset projections of DCNv4 become one layer that feeds the fused operator."""
+
+    name = "fuse-dcnv4-projections"
+    safety = Safety.EXACT
+    op_types = (f"{DOMAIN}::{PLAIN}",)
+    on_request = True
+    error = 1e-4
+
+    def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
+        value, vectors = node.inputs
+        if value is None or vectors is None or value.shape is None or vectors.shape is None:
+            return Refusal("the shapes of its inputs are not known")
+        try:
+            geometry = node_geometry(node)
+        except OrinportError as error:
+            return Refusal(error.message)
+        if not geometry.keeps_size:
+            return Refusal(
+                f"stride {geometry.stride} and padding {geometry.padding} change the size, so value and offsets do not "
+                "belong to the same pixels"
+            )
+        branches = [branch_behind(each, context) for each in (value, vectors)]
+        for each in branches:
+            if isinstance(each, Refusal):
+                return each
+        first, second = (each for each in branches if isinstance(each, Branch))
+        if not same_tensor(first.linear.source, second.linear.source, context):
+            return Refusal(_why_different(second.linear.source, context))
+        if context.dtype(first.linear.weight) != context.dtype(second.linear.weight):
+            return Refusal("the two projections have weights of different types")
+        nodes = (*first.nodes, *second.nodes, node)
+        return Match(nodes, (node.outputs[0],), _Data(geometry, first, second))
+
+    def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
+        data: _Data = match.data
+        value, output = data.value.value, match.outputs[0]
+        joined = build_linear(builder, data.value.linear.source, (data.value.linear, data.offsets.linear))
+        assert value.shape is not None
+        assert output.shape is not None
+        assert joined.shape is not None
+        dtype = builder.context.dtype(joined)
+        shape = [*value.shape[:-1], joined.shape[-1]]
+        if list(joined.shape) != shape:
+            numbers = [dim if isinstance(dim, int) else -1 for dim in shape]
+            joined = builder.op("Reshape", joined, builder.ints(numbers), shape=shape, dtype=dtype)  # type: ignore[arg-type]
+        result = builder.op(
+            FUSED,
+            joined,
+            domain=DOMAIN,
+            shape=list(output.shape),  # type: ignore[arg-type]
+            dtype=dtype,
+            **node_attributes(data.geometry),
+        )
+        return (result,)
+
+
+def _why_different(source: ir.Value, context: RewriteContext) -> str:
+    """What lies in front of the offset branch."""
+    current: ir.Value | None = source
+    for _ in range(8):
+        node = None if current is None else current.producer()
+        if node is None:
+            break
+        if node.op_type == "Conv" and context.attribute(node, "group", 1) > 1:
+            return (
+                "its offset branch has a depthwise convolution in front, so the two projections read different tensors "
+                "and cannot be one layer"
+            )
+        if node.op_type not in ("Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"):
+            break
+        current = node.inputs[0]
+    return "its two projections read different tensors"
+
+
+REWRITE = FuseDCNv4Projections()
