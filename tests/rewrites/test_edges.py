@@ -107,7 +107,7 @@ def test_batch_is_not_mistaken_for_channels() -> None:
 
 
 def test_with_a_judge_only_what_keeps_the_dla_away_moves() -> None:
-    nodes = [*RESHAPE_RELU, node("Flatten", ["y"], "z")]
+    nodes = [node("Reshape", ["x", "four"], "a"), node("Relu", ["a"], "y"), node("Flatten", ["y"], "z")]
     proto = network(nodes, {"x": (1, 6)}, ["z"], {"four": np.asarray([1, 6, 1, 1], np.int64)})
     assert len(move_edges(load(proto), judge=lambda _: {"Reshape_a", "Flatten_z"})[1]) == 2
     assert [edge.kind for edge in move_edges(load(proto), judge=lambda _: {"Reshape_a"})[1]] == ["input"]

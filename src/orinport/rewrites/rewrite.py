@@ -59,8 +59,8 @@ class Rewrite(ABC):
     op_types: ClassVar[tuple[str, ...]]
     """Operators at which matching starts: ONNX's by name, others as `domain::name`."""
     error: ClassVar[float] = 0.0
-    """For `TOLERANCE`: the largest absolute error that it states, for outputs of magnitude up to 1 or relative
-    to the largest output above that. Checked by the proof of every application."""
+    """The largest absolute error that it states, for outputs of magnitude up to 1 or relative to the largest output
+    above that: needed for `TOLERANCE`, and where rounding is amplified. The proof of every application holds it."""
 
     on_request: ClassVar[bool] = False
     """Applied only where it is selected by name: it serves the GPU alone, or undoes another rewrite."""
