@@ -247,10 +247,23 @@ private:
         expectRefusal(create([](Fields& f) { f.add("kernel", 3); }) == nullptr, "unknown field");
         expectRefusal(create([&](Fields& f) { f.add(some, 3); }) == nullptr, "field given twice");
         expectRefusal(create([&](Fields& f) { while (f.list.size() < 40) f.add(some, 3); }) == nullptr, "40 fields");
+        for (int round = 0; round < fuzzRounds_; ++round) fuzzFields();
         if (attention) {
             expect(create([](Fields& f) { f.list.clear(); }) != nullptr, "defaults are refused");
             return;
         }
+        double const wide = 0.5;
+        auto const half = create([&](Fields& f) { f["offscale"] = {"offscale", &wide, PluginFieldType::kFLOAT64, 1}; });
+        float const narrow = 0.5F;
+        auto const same = create([&](Fields& f) { f["offscale"].data = &narrow; });
+        expect(half != nullptr && same != nullptr && half->serialize() == same->serialize(), "offscale FLOAT64");
+#if HARNESS_TENSORRT >= 1000
+        std::int64_t const three = 3;
+        auto const long3 = create([&](Fields& f) { f["kw"] = {"kw", &three, PluginFieldType::kINT64, 1}; });
+        expect(long3 != nullptr && long3->serialize() == create()->serialize(), "kw INT64");
+        std::int64_t const large = (std::int64_t{1} << 32) + 3;
+        expectRefusal(create([&](Fields& f) { f["kw"] = {"kw", &large, PluginFieldType::kINT64, 1}; }) == nullptr, "kw 2^32+3");
+#endif
         for (char const* optional : {"kh", "sh", "pw", "dw", "offscale", "step", "remove_center"}) {
             auto const plugin = create([&](Fields& f) { f.remove(optional); });
             expect(plugin != nullptr && plugin->serialize() == create()->serialize(), std::string("default of ") + optional);
@@ -272,6 +285,28 @@ private:
             expectRefusal(create([](Fields& f) { f.set("sh", 2); }) == nullptr, "fused with stride 2");
             expectRefusal(create([](Fields& f) { f.set("pw", 0); }) == nullptr, "fused with a pad that changes the size");
         }
+    }
+
+    /// Fields with some of name, type, length and data replaced at random: a plugin, or one message.
+    void fuzzFields() {
+        std::uint64_t const noise = (std::uint64_t{random_()} << 32U) | random_();
+        auto const plugin = create([&](Fields& f) {
+            std::size_t const edits = 1 + random_() % 3;
+            for (std::size_t i = 0; i < edits; ++i) {
+                PluginField& field = f.list[random_() % f.list.size()];
+                switch (random_() % 4) {
+                    case 0: field.name = f.list[random_() % f.list.size()].name; break;
+                    case 1: field.type = static_cast<PluginFieldType>(random_() % 15); field.data = &noise; break;
+                    case 2: field.length = static_cast<std::int32_t>(random_() % 5) - 2; break;
+                    default: field.data = &noise; break;
+                }
+            }
+        });
+        auto const errors = journal_.take();
+        expect(errors.size() == (plugin == nullptr ? 1U : 0U), "a plugin and a message, or neither");
+        if (plugin == nullptr) return;
+        auto const copy = creator_->deserialize(plugin->serialize());
+        expect(copy != nullptr && copy->serialize() == plugin->serialize(), "what was created cannot be read back");
     }
 
     void identity() {

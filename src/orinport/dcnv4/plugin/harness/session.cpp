@@ -150,7 +150,7 @@ private:
 
 class CreatorV3 final : public Creator {
 public:
-    CreatorV3(nvinfer1::IPluginCreatorV3One* creator) : creator_(creator) {}
+    explicit CreatorV3(nvinfer1::IPluginCreatorV3One* creator) : creator_(creator) {}
 
     std::vector<FieldName> fieldNames() override {
         std::vector<FieldName> names;
