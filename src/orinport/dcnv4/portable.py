@@ -21,6 +21,7 @@ import onnx.version_converter
 import onnx_ir as ir
 
 from orinport.dcnv4.arguments import Geometry
+from orinport.dcnv4.infer import complete_shapes
 from orinport.dcnv4.node import FUSED, PLAIN, is_node, make_node, node_geometry
 from orinport.errors import OrinportError
 
@@ -72,6 +73,7 @@ def to_portable(model: ir.Model) -> int:
         raise OrinportError(
             f"The portable form needs opset {LOWEST_OPSET}, and the network has {opset}.", "Convert the network first."
         )
+    complete_shapes(model)
     sites = [_Site.of(node) for node in nodes]
     names = Names(model)
     for site in sites:

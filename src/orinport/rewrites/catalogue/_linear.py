@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from orinport.rewrites.builder import RefusedError
 from orinport.rewrites.rewrite import Refusal
 
 if TYPE_CHECKING:
@@ -21,7 +22,18 @@ if TYPE_CHECKING:
     from orinport.rewrites.builder import Builder
     from orinport.rewrites.context import RewriteContext
 
-__all__ = ["Branch", "Linear", "branch_behind", "build_linear", "linear_at", "linear_behind", "same_tensor"]
+__all__ = [
+    "Branch",
+    "Linear",
+    "branch_behind",
+    "build_linear",
+    "common_source",
+    "linear_at",
+    "linear_behind",
+    "moves_to",
+    "reshape_to",
+    "same_tensor",
+]
 
 _MOVERS = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
 """Operators that keep every element and its order."""
@@ -150,36 +162,49 @@ def same_tensor(first: ir.Value, second: ir.Value, context: RewriteContext) -> b
     if first is second:
         return True
     shape = _dims(first)
-    return shape is not None and shape == _dims(second) and _root(first, context) is _root(second, context)
+    return shape is not None and shape == _dims(second) and _origin(first, context)[0] is _origin(second, context)[0]
 
 
-def _root(value: ir.Value, context: RewriteContext) -> ir.Value:
+def moves_to(sources: Sequence[ir.Value], context: RewriteContext) -> tuple[ir.Node, ...]:
+    """The reshapes that make equal `sources` from one tensor; none if they are one value."""
+    if all(source is sources[0] for source in sources):
+        return ()
+    return tuple(dict.fromkeys(node for source in sources for node in _origin(source, context)[1]))
+
+
+def common_source(builder: Builder, sources: Sequence[ir.Value]) -> ir.Value:
+    """A value that is equal to each of `sources`, which are one value or equal reshapes of one tensor."""
+    if not moves_to(sources, builder.context):
+        return sources[0]
+    origin = _origin(sources[0], builder.context)[0]
+    assert sources[0].shape is not None
+    return reshape_to(builder, origin, list(sources[0].shape))
+
+
+def _origin(value: ir.Value, context: RewriteContext) -> tuple[ir.Value, tuple[ir.Node, ...]]:
+    """What `value` is reshaped from, and by which nodes."""
+    nodes: list[ir.Node] = []
     while (node := value.producer()) is not None and node.op_type in _MOVERS and context.standard(node):
         source = node.inputs[0]
         if source is None:
             break
+        nodes.append(node)
         value = source
-    return value
+    return value, tuple(reversed(nodes))
 
 
-def build_linear(
-    builder: Builder, source: ir.Value, parts: Sequence[Linear], shape: Sequence[object] | None = None
-) -> ir.Value:
-    """All `parts` as one layer on `source`: their columns side by side. Only new constants are made.
-
-    `shape` is the result's, for a source whose shape is not known by numbers.
-    """
+def build_linear(builder: Builder, parts: Sequence[Linear]) -> ir.Value:
+    """`parts`, which read the same tensor, as one layer: their columns side by side. Only new constants are made."""
     context = builder.context
+    source = common_source(builder, [part.source for part in parts])
     weights = np.concatenate([part.weights(context) for part in parts], axis=1)
-    dims = shape
-    if dims is None:
-        dims = [*(source.shape or ())[:-1], weights.shape[1]]
+    dims = [*(source.shape or ())[:-1], weights.shape[1]]
     dtype = context.dtype(source)
     output = builder.op(
         "MatMul",
         source,
         builder.constant(np.ascontiguousarray(weights), "weights"),
-        shape=dims,  # type: ignore[arg-type]
+        shape=dims,
         dtype=dtype,
     )
     biases = [part.biases(context) for part in parts]
@@ -190,7 +215,16 @@ def build_linear(
         for part, bias in zip(parts, biases, strict=True)
     ]
     bias = builder.constant(np.concatenate(filled).astype(weights.dtype), "bias")
-    return builder.op("Add", output, bias, shape=dims, dtype=dtype)  # type: ignore[arg-type]
+    return builder.op("Add", output, bias, shape=dims, dtype=dtype)
+
+
+def reshape_to(builder: Builder, value: ir.Value, shape: Sequence[object]) -> ir.Value:
+    """`value` in another shape, in which one dimension may be known by name only."""
+    numbers = [dim if isinstance(dim, int) else -1 for dim in shape]
+    if numbers.count(-1) > 1:
+        raise RefusedError("more than one dimension is dynamic")
+    dtype = builder.context.dtype(value)
+    return builder.op("Reshape", value, builder.ints(numbers), shape=shape, dtype=dtype)
 
 
 def _keeps_last(before: ir.Value, after: ir.Value, context: RewriteContext) -> bool:

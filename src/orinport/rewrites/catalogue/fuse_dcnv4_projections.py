@@ -15,9 +15,9 @@ FlashInternImage-T at 56 x 56 pixels: `(3136, 64) x (64, 64)` and `(3136, 64) x 
 `(3136, 64) x (64, 176)`.
 
 ## Refused
-Projections of different tensors, above all an offset branch with a depthwise convolution in front (FlashInternImage S, B
-and L): one layer cannot be both then. Strides or padding that change the size, because value rows and offset rows
-no longer belong to the same pixel. Intermediate results that are read elsewhere or leave the network.
+Projections of different tensors, above all an offset branch with a depthwise convolution in front (FlashInternImage
+S, B and L): one layer cannot be both then. Strides or padding that change the size, because value rows and offset
+rows no longer belong to the same pixel. Intermediate results that are read elsewhere or leave the network.
 
 ## Safety
 exact: the same products, summed in the order that the runtime takes for the wider matrix. Rounding there moves
@@ -31,12 +31,19 @@ NVIDIA/DL4AGX, AV-Solutions/dcnv4-trt.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orinport.dcnv4.arguments import Geometry
 from orinport.dcnv4.node import DOMAIN, FUSED, PLAIN, node_attributes, node_geometry
 from orinport.errors import OrinportError
-from orinport.rewrites.catalogue._linear import Branch, branch_behind, build_linear, same_tensor
+from orinport.rewrites.catalogue._linear import (
+    Branch,
+    branch_behind,
+    build_linear,
+    moves_to,
+    reshape_to,
+    same_tensor,
+)
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 
 if TYPE_CHECKING:
@@ -88,28 +95,29 @@ class FuseDCNv4Projections(Rewrite):
             return Refusal(_why_different(second.linear.source, context))
         if context.dtype(first.linear.weight) != context.dtype(second.linear.weight):
             return Refusal("the two projections have weights of different types")
-        nodes = (*first.nodes, *second.nodes, node)
+        moves = moves_to((first.linear.source, second.linear.source), context)
+        nodes = (*moves, *first.nodes, *second.nodes, node)
         return Match(nodes, (node.outputs[0],), _Data(geometry, first, second))
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
         data: _Data = match.data
         value, output = data.value.value, match.outputs[0]
-        joined = build_linear(builder, data.value.linear.source, (data.value.linear, data.offsets.linear))
+        joined = build_linear(builder, (data.value.linear, data.offsets.linear))
         assert value.shape is not None
         assert output.shape is not None
         assert joined.shape is not None
         dtype = builder.context.dtype(joined)
         shape = [*value.shape[:-1], joined.shape[-1]]
         if list(joined.shape) != shape:
-            numbers = [dim if isinstance(dim, int) else -1 for dim in shape]
-            joined = builder.op("Reshape", joined, builder.ints(numbers), shape=shape, dtype=dtype)  # type: ignore[arg-type]
+            joined = reshape_to(builder, joined, shape)
+        attributes: dict[str, Any] = dict(node_attributes(data.geometry))
         result = builder.op(
             FUSED,
             joined,
             domain=DOMAIN,
             shape=list(output.shape),  # type: ignore[arg-type]
             dtype=dtype,
-            **node_attributes(data.geometry),
+            **attributes,
         )
         return (result,)
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orinport.rewrites.catalogue._linear import Linear, build_linear, linear_at, same_tensor
+from orinport.rewrites.catalogue._linear import Linear, build_linear, linear_at, moves_to, same_tensor
 from orinport.rewrites.rewrite import Match, Rewrite, Safety
 
 if TYPE_CHECKING:
@@ -58,12 +58,13 @@ class FuseParallelLinear(Rewrite):
         parts = [part for part in parts if _fits(part, first, context)]
         if len(parts) < 2 or parts[0].nodes[0] is not node:
             return None
-        nodes = tuple(each for part in parts for each in part.nodes)
+        moves = moves_to([part.source for part in parts], context)
+        nodes = (*moves, *(each for part in parts for each in part.nodes))
         return Match(nodes, tuple(part.output for part in parts), parts)
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
         parts: list[Linear] = match.data
-        whole = build_linear(builder, parts[0].source, parts)
+        whole = build_linear(builder, parts)
         first = builder.op(
             "Split",
             whole,

@@ -27,12 +27,12 @@ NVIDIA/DL4AGX, AV-Solutions/dcnv4-trt: the value comes first.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orinport.dcnv4.arguments import Geometry
 from orinport.dcnv4.node import DOMAIN, FUSED, PLAIN, node_attributes, node_geometry
 from orinport.errors import OrinportError
-from orinport.rewrites.catalogue._linear import Branch, branch_behind
+from orinport.rewrites.catalogue._linear import Branch, branch_behind, reshape_to
 from orinport.rewrites.catalogue.split_parallel_linear import build_columns
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 
@@ -85,13 +85,14 @@ class SplitDCNv4Projections(Rewrite):
         output = match.outputs[0]
         assert output.shape is not None
         pieces = [_piece(builder, data, start, end) for start, end in ((0, channels), (channels, width))]
+        attributes: dict[str, Any] = dict(node_attributes(data.geometry))
         result = builder.op(
             PLAIN,
             *pieces,
             domain=DOMAIN,
             shape=list(output.shape),  # type: ignore[arg-type]
             dtype=builder.context.dtype(data.joined),
-            **node_attributes(data.geometry),
+            **attributes,
         )
         return (result,)
 
@@ -108,8 +109,7 @@ def _piece(builder: Builder, data: _Data, start: int, end: int) -> ir.Value:
     piece = build_columns(builder, data.branch.linear, start, end)
     if piece.shape is not None and list(piece.shape) == shape:
         return piece
-    numbers = [dim if isinstance(dim, int) else -1 for dim in shape]
-    return builder.op("Reshape", piece, builder.ints(numbers), shape=shape, dtype=dtype)  # type: ignore[arg-type]
+    return reshape_to(builder, piece, shape)
 
 
 REWRITE = SplitDCNv4Projections()
