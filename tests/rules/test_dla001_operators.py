@@ -117,7 +117,7 @@ CASES: list[tuple[Any, ...]] = [
     *[("DLA020", activation(kind), "kept", *where) for kind in ("RELU", "SIGMOID", "TANH", "CLIP") for where in ALL],
     *[
         ("DLA020", activation(kind), "gpu", *where)
-        for kind in ("HARD_SIGMOID", "ELU", "SELU", "SOFTPLUS", "SOFTSIGN", "GELU_ERF", "GELU_TANH", "THRESHOLDED_RELU")
+        for kind in ("HARD_SIGMOID", "ELU", "SELU", "SOFTPLUS", "SOFTSIGN", "GELU_ERF", "GELU_TANH", "SCALED_TANH")
         for where in ALL
     ],
     *[("DLA020", activation("LEAKY_RELU", 0.1), "kept", *where) for where in ALL],

@@ -174,3 +174,12 @@ def test_padding_is_refused_exactly_above_31_or_from_the_kernel_on(
     broken = any(p > 31 or p >= k for pads in (before, after) for p, k in zip(pads, kernel, strict=True) if p)
     seen = verdict("DLA122", convolution(kernel=kernel, pre_padding=before, post_padding=after), *ORIN)
     assert seen == ("gpu" if broken else "kept")
+
+
+def test_3d_convolution_is_refused_by_name() -> None:
+    (found,) = findings("DLA120", convolution((1, 8, 4, 16, 16), kernel=(3, 3, 3)), *ORIN)
+    assert found.rows == ("C01", "C12a")
+    assert "3-D" in found.help
+    (flat,) = findings("DLA120", convolution((1, 8, 16), kernel=(3,)), *ORIN)
+    assert flat.rows == ("C01",)
+    assert "height 1" in flat.help

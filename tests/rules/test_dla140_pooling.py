@@ -32,6 +32,7 @@ ceil_over = {"type": "AVERAGE", "window": (3, 3), "stride": (2, 2), "exclusive":
 
 CASES = [
     ("DLA025", pooling(type="AVERAGE"), "kept", *ORIN),
+    ("DLA025", pooling(type="MAX"), "kept", *XAVIER),
     ("DLA025", pooling(type="MAX_AVERAGE_BLEND"), "gpu", *ORIN),
     ("DLA120", pooling(), "kept", *ORIN),
     ("DLA120", pooling((1, 8, 4, 16, 16), window=(2, 2, 2)), "gpu", *XAVIER),

@@ -75,6 +75,7 @@ CASES: list[tuple[Any, ...]] = [
     ("DLA156", parametric_relu((64, 1, 1)), "kept", "orin", "8.4.1"),
     # Scale
     ("DLA170", scale(), "kept", *JP51),
+    ("DLA170", scale("UNIFORM"), "kept", *JP51),
     ("DLA170", scale("ELEMENTWISE"), "kept", *JP62),
     ("DLA170", scale(power=True), "gpu", *JP51),
     ("DLA170", scale("OTHER"), "gpu", *JP51),

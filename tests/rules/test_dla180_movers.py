@@ -55,6 +55,7 @@ CASES: list[tuple[Any, ...]] = [
     *[("DLA184", pad(mode, None), "gpu", *w) for mode in ("CLAMP", "REFLECT") for w in (JP60, JP72)],
     # SoftMax: axis
     ("DLA186", softmax(), "kept", *JP60),
+    ("DLA186", softmax((1, 8, 4, 4), 2), "kept", *JP60),
     ("DLA186", softmax((1, 8, 4, 4), 3), "kept", *JP60),
     ("DLA186", softmax((4, 8, 4, 4), 0), "gpu", *JP60),
     ("DLA186", softmax((1, 2, 8, 4, 4), 1), "gpu", *JP62),
@@ -93,6 +94,7 @@ CASES: list[tuple[Any, ...]] = [
     ("DLA191", shuffle((1, 96, 56, 56), (64, 96, 7, 7)), "unknown", *JP62),
     ("DLA191", shuffle((1, 96, 56, 56), (1, 96, 28, 112)), "kept", *JP62),
     ("DLA191", shuffle((1, 1, 8192, 2), (1, 8192, 1, 2)), "kept", *JP51),
+    ("DLA191", shuffle((1, 1, 8193, 2), (1, 8193, 1, 2)), "gpu", *JP51),
     ("DLA191", shuffle((1, 2, 8192, 1), (1, 16384, 1, 1)), "gpu", *JP51),
     ("DLA191", shuffle((1, 16, 8, 8), (1, 4, 2, 2, 8, 8), second=(0, 1, 4, 2, 5, 3)), "gpu", *JP51),
     ("DLA191", shuffle((1, 16, 8, 8), (1, 1024)), "kept", *JP51),  # DLA190 refuses
@@ -157,3 +159,15 @@ def test_softmax_length_is_refused_exactly_above_its_mode(length: int, other: in
 def test_reshape_is_taken_exactly_where_the_batch_stays(batch: int, split: int) -> None:
     checked = shuffle((batch, 8, 4, 4), (batch * split, 8 // split, 4, 4))
     assert verdict("DLA191", checked, *JP51) == ("kept" if split == 1 else "gpu")
+
+
+def test_ranks_of_reshapes_name_their_rows() -> None:
+    assert findings("DLA190", shuffle((1, 8, 16), (1, 8, 4, 4)), *JP60)[0].rows == ("G15b",)
+    assert findings("DLA190", shuffle((1, 8, 1, 1), (1, 8)), *JP60)[0].rows == ("F02",)
+    assert findings("DLA190", shuffle((1, 8, 4, 4), (1, 8, 16)), *JP60)[0].rows == ("OP43",)
+
+
+def test_softmax_in_8_4_names_the_contradiction() -> None:
+    shape = (1, 19, 64, 128)
+    assert findings("DLA188", softmax(shape), "orin", "8.4.0")[0].rows == ("M05",)
+    assert findings("DLA188", softmax(shape), "orin", "8.4.1")[0].rows == ("CF08", "M05", "OP39")

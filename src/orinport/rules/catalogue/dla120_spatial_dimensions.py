@@ -48,6 +48,11 @@ _ROWS: Mapping[LayerKind, tuple[str, ...]] = {
     LayerKind.SCALE: ("S01",),
 }
 
+_CONVOLUTION = (
+    "Write a 1-D convolution as a 2-D one of height 1, a 3-D one as a sum of 2-D convolutions over its depth."
+)
+_OTHER = "Keep the tensor 4-D: (N, C) as (N, C, 1, 1), (N, tokens, C) as (N, C, 1, tokens)."
+
 
 class SpatialDimensions(LayerRule):
     code = "DLA120"
@@ -66,15 +71,16 @@ class SpatialDimensions(LayerRule):
         spatial, limit = len(tensor.shape) - 2, row.values["spatial"]
         if spatial == limit:
             return
+        named = context.rows.get("C12a") if layer.kind is LayerKind.CONVOLUTION else None
         yield finding(
             self,
             layer,
-            row,
+            (row, named) if named is not None and spatial == named.values["spatial"] else row,
             f"The layer works on a tensor of rank {len(tensor.shape)} {list(tensor.shape)}; the DLA takes exactly"
             f" {limit} spatial dimensions, (N, C, H, W).",
             value=len(tensor.shape),
             limit=limit + 2,
-            advice="Keep the tensor 4-D: (N, C) as (N, C, 1, 1), (N, tokens, C) as (N, C, 1, tokens).",
+            advice=_CONVOLUTION if layer.kind is LayerKind.CONVOLUTION else _OTHER,
         )
 
 

@@ -53,7 +53,8 @@ class ConvolutionFp16Speed(NetworkRule):
             code=self.code,
             layer="",
             nodes=(),
-            message=f"{number} convolution{'s' if number > 1 else ''} would run in FP16, which on Orin may take twice as long as on Xavier.",
+            message=f"{number} convolution{'s' if number > 1 else ''} would run in FP16, which on Orin may take twice"
+            " as long as on Xavier.",
             value=number,
             limit=None,
             help="Prepare the network in INT8.",
