@@ -24,21 +24,8 @@ def generate(draw: Draw) -> Pattern:
         attributes["auto_pad"] = draw.choose(["SAME_UPPER", "SAME_LOWER"])
     else:
         attributes["pads"] = [draw.integer(0, k - 1) for k in (*kernel, *kernel)]
-    applies = "pads" in attributes and any(attributes["pads"])  # type: ignore[call-overload]
     shape = (draw.integer(1, 2), draw.integer(1, 4), *size)
-    pattern = Pattern([node("AveragePool", ["x"], "y", **attributes)], {"x": shape}, ["y"], {}, draw.opset())
-    if "auto_pad" in attributes:
-        pattern.applies = _needs_padding(size, kernel, attributes.get("strides", [1, 1]))
-        return pattern
-    pattern.applies = applies
-    return pattern
-
-
-def _needs_padding(size: list[int], kernel: list[int], strides: object) -> bool:
-    return any(
-        (-(-n // s) - 1) * s + k - n > 0
-        for n, k, s in zip(size, kernel, strides, strict=True)  # type: ignore[call-overload]
-    )
+    return Pattern([node("AveragePool", ["x"], "y", **attributes)], {"x": shape}, ["y"], {}, draw.opset())
 
 
 @pytest.mark.parametrize("seeds", SEEDS)
@@ -54,6 +41,14 @@ def test_the_only_window_is_cut_to_the_tensor() -> None:
     (pool,) = model.graph
     assert pool.attributes["kernel_shape"].as_ints() == (6, 6)
     assert pool.attributes["pads"].as_ints() == (0, 0, 0, 0)
+
+
+def test_without_padding_only_the_setting_changes() -> None:
+    proto = network([node("AveragePool", ["x"], "y", kernel_shape=[7, 7])], {"x": (1, 4, 7, 7)}, ["y"])
+    model, log = apply_to(proto, REWRITE)
+    (pool,) = model.graph
+    assert pool.attributes["count_include_pad"].as_int() == 1
+    assert len(log.applied) == 1
 
 
 def test_ceil_mode_past_the_padding_is_refused() -> None:

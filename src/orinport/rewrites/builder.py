@@ -39,6 +39,8 @@ class Names:
 
     def __init__(self, model: ir.Model) -> None:
         self._taken: set[str] = set()
+        self.repeated: set[str] = set()
+        """Names that the model itself has more than once."""
         self._next: dict[str, int] = {}
         for graph in (model.graph, *model.graph.subgraphs()):
             self._take(value.name for value in graph.inputs)
@@ -48,7 +50,9 @@ class Names:
             self._take(value.name for value in node.outputs)
 
     def _take(self, names: Iterable[str | None]) -> None:
-        self._taken.update(name for name in names if name)
+        for name in names:
+            if name:
+                (self.repeated if name in self._taken else self._taken).add(name)
 
     def unique(self, base: str) -> str:
         """`base`, or `base_1`, `base_2`, ... where it is taken; the result is taken from now on."""

@@ -208,6 +208,8 @@ class _Driver:
             results = tuple(moved.get(value, value) for value in made_values)
             self._commit(node, match, [node], builder.nodes, results)
             moved |= dict(zip(match.outputs, results, strict=True))
+            if len(builder.nodes) == 1 and node.name and node.name not in self._names.repeated:
+                builder.nodes[0].name = node.name
             made = tuple(label(new) for new in builder.nodes)
             self.log.applied.append(Applied(rewrite.name, rewrite.safety, (label(node),), made, proof))
         self.graph.opset_imports[""] = RAISED

@@ -3,16 +3,17 @@
 ## What it does
 An average pool that leaves its padding out of the count (ONNX's default) is written in one that does not have to: as a
 window cut to the part that lies on the tensor, where there is only one window; else as a pool that counts the padding,
-times the constant that corrects the count at each position.
+times the constant that corrects the count at each position. Without padding only the setting changes.
 
 ## Why
-On Xavier the DLA pools with inclusive padding only.
+On Xavier the DLA pools with inclusive padding only, and wants that said; on Orin nobody documents the other kind.
 
 ## Example
 `AveragePool((1, 1024, 6, 6), kernel 7x7, pads (0, 0, 1, 1))`: the only window sees 6 x 6, so kernel 6x6 and no pads.
 
 ## Refused
-Ceil mode and dilation with padding, where the count at the border is another one; shapes that are not known.
+Ceil mode where the last window reaches past the end, and dilation, where the count is another one; shapes that are not
+known.
 
 ## Safety
 exact: the same sums, divided in two steps.
@@ -67,12 +68,10 @@ class AveragePoolToInclusive(Rewrite):
         kernel = tuple(int(size) for size in context.attribute(node, "kernel_shape"))
         strides = tuple(int(step) for step in context.attribute(node, "strides", (1, 1)))
         pads = explicit_pads(node, before, after, context)
-        if not any(pads):
-            return None
         if any(int(step) != 1 for step in context.attribute(node, "dilations", (1, 1))):
             return Refusal("the window is dilated")
         if context.attribute(node, "ceil_mode", 0) and not _floor_is_same(before, after, kernel, strides, pads):
-            return Refusal("in ceil mode the last window reaches past the padding")
+            return Refusal("in ceil mode the last window reaches past the end")
         return Match((node,), (output,), _Data((kernel[0], kernel[1]), (strides[0], strides[1]), pads))
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
