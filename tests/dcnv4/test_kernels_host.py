@@ -298,7 +298,7 @@ def test_plans_agree(library):
                 if mine is None:
                     continue
                 assert launch.raw[: ctypes.sizeof(mine.division)] == bytes(mine.division)
-                tail = (ctypes.c_uint32 * 5).from_buffer(launch, ctypes.sizeof(mine.division))
+                tail = (ctypes.c_uint32 * 6).from_buffer(launch, ctypes.sizeof(mine.division))
                 assert tuple(tail) == (*mine.grid, *mine.block, mine.shared_bytes)
     assert len(chosen) > 5
 

@@ -88,6 +88,7 @@ class Division(ctypes.Structure):
         *((name, ctypes.c_int32) for name in ("tile_columns", "tile_rows", "step_rows", "ring_rows", "halo")),
         *((name, ctypes.c_int32) for name in ("images", "buffers")),
         ("units", ctypes.c_uint32),
+        ("zero", ctypes.c_int32),
     ]
 
 
@@ -145,7 +146,7 @@ class Launch:
     """A launch that is ready but for its kernel."""
 
     division: Division
-    grid: tuple[int, int]
+    grid: tuple[int, int, int]
     block: tuple[int, int]
     shared_bytes: int
 
@@ -294,7 +295,7 @@ def _plan_direct(
     d.lanes = _divisor(lanes)
     d.columns, d.queries = _divisor(p.out_width), _divisor(p.out_height * p.out_width)
     shared = c.split * (width // size) * x * 4 if c.split > 1 else 0
-    return Launch(d, (-(-items // x), min(p.batch, 65535)), (x, c.split), shared)
+    return Launch(d, (-(-items // x), min(p.batch, 65535), -(-p.batch // 65535)), (x, c.split), shared)
 
 
 def _resident_blocks(c: Configuration, shared_bytes: int, limits: Limits) -> int:
@@ -313,7 +314,7 @@ def _plan_whole(p: Params, c: Configuration, d: Division, slabs: int, limits: Li
     d.pitch, d.columns = _divisor(p.width + 1), _divisor(p.out_width)
     d.images, d.buffers, d.units = images, c.buffers, units
     resident = limits.multiprocessors * _resident_blocks(c, shared, limits)
-    return Launch(d, (min(resident, units) if c.buffers == 2 else units, 1), (c.threads, 1), shared)
+    return Launch(d, (min(resident, units) if c.buffers == 2 else units, 1, 1), (c.threads, 1), shared)
 
 
 def _span(pixels: int, stride: int, taps: int, dilation: int, scale: float, halo: int) -> int:
@@ -333,7 +334,7 @@ def _plan_ring(p: Params, c: Configuration, d: Division, slabs: int, limits: Lim
         return None
     d.pitch, d.columns, d.column_tiles = _divisor(pitch), _divisor(columns), _divisor(column_tiles)
     d.tile_columns, d.tile_rows, d.step_rows, d.ring_rows, d.halo = columns, rows, step, ring, c.halo
-    return Launch(d, (column_tiles * row_tiles * slabs, p.batch), (c.threads, 1), shared)
+    return Launch(d, (column_tiles * row_tiles * slabs, p.batch, 1), (c.threads, 1), shared)
 
 
 def tile_score(p: Params, value: ElementType, c: Configuration, limits: Limits, launch: Launch) -> float:

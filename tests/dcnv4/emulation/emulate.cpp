@@ -24,7 +24,7 @@ int forward(const Params* p, int value, int offset, int fast, const Configuratio
     if (!plan(*p, value, offset, *c, *limits, &launch)) return 1;
     const ForwardKernel kernel = find_kernel(value, offset, fast, *c, unrolled(*p, offset), wide(*p, value));
     if (!kernel) return 2;
-    gridDim = {launch.grid_x, launch.grid_y, 1};
+    gridDim = {launch.grid_x, launch.grid_y, launch.grid_z};
     blockDim = {launch.block_x, launch.block_y, 1};
     const bool barriers = c->kernel != kDirect || c->split > 1;
     for (unsigned y = 0; y < launch.grid_y; ++y) {

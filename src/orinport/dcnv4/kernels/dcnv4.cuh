@@ -166,7 +166,7 @@ inline cudaError_t dcnv4_launch(const Params& p, int value, int offset, bool fas
                                                        cudaFuncAttributeMaxDynamicSharedMemorySize, limits.shared_bytes);
         if (error != cudaSuccess) return error;
     }
-    kernel<<<dim3(launch.grid_x, launch.grid_y), dim3(launch.block_x, launch.block_y), launch.shared_bytes, stream>>>(
+    kernel<<<dim3(launch.grid_x, launch.grid_y, launch.grid_z), dim3(launch.block_x, launch.block_y), launch.shared_bytes, stream>>>(
         p, launch.division);
     return cudaGetLastError();
 }

@@ -30,46 +30,84 @@ struct Image {
     int pixel;  // bytes between neighbours in a row
 };
 
-/// Add one sample gathered from global memory; corners outside of the image are not read. WIDE: 64-bit offsets.
-template <class V, int BYTES, bool FAST, bool WIDE, class S>
-__device__ __forceinline__ void add_direct(const Image& image, float x, float y, float modulation, S& sums, int first) {
-    const Place px = locate(x, 0), py = locate(y, 0);
+/// The four corners of a sample, in registers.
+template <int BYTES>
+struct Corners {
+    Vector<BYTES> v00, v01, v10, v11;
+};
+
+/// Start to read the corners of a sample; those outside of the image are zeros. WIDE: 64-bit offsets.
+template <int BYTES, bool WIDE>
+__device__ __forceinline__ Corners<BYTES> fetch(const Image& image, const Place& px, const Place& py) {
     const u32 width = image.width, height = image.height;
     const bool left = px.index < width, right = px.index + 1u < width;
     const bool top = py.index < height, bottom = py.index + 1u < height;
-    Vector<BYTES> v00 = zeros<BYTES>(), v01 = v00, v10 = v00, v11 = v00;
+    Corners<BYTES> c;
     if constexpr (WIDE) {
-        const long long pixel_number = static_cast<long long>(static_cast<int>(py.index)) * image.width + static_cast<int>(px.index);
-        const char* corner = image.start + image.offset + pixel_number * image.pixel;
+        const long long number = static_cast<long long>(static_cast<int>(py.index)) * image.width + static_cast<int>(px.index);
+        const char* corner = image.start + image.offset + number * image.pixel;
         const long long row = static_cast<long long>(image.width) * image.pixel;
-        if (top && left) v00 = load_global<BYTES>(corner);
-        if (top && right) v01 = load_global<BYTES>(corner + image.pixel);
-        if (bottom && left) v10 = load_global<BYTES>(corner + row);
-        if (bottom && right) v11 = load_global<BYTES>(corner + row + image.pixel);
+        c.v00 = load_if<BYTES>(corner, top && left);
+        c.v01 = load_if<BYTES>(corner + image.pixel, top && right);
+        c.v10 = load_if<BYTES>(corner + row, bottom && left);
+        c.v11 = load_if<BYTES>(corner + row + image.pixel, bottom && right);
     } else {
         // Unsigned: offsets of corners that are not read may wrap around.
         const u32 pixel = image.pixel, row = width * pixel;
         const u32 corner = (py.index * width + px.index) * pixel + image.offset;
-        if (top && left) v00 = load_global<BYTES>(image.start + corner);
-        if (top && right) v01 = load_global<BYTES>(image.start + (corner + pixel));
-        if (bottom && left) v10 = load_global<BYTES>(image.start + (corner + row));
-        if (bottom && right) v11 = load_global<BYTES>(image.start + (corner + row + pixel));
+        c.v00 = load_if<BYTES>(image.start + corner, top && left);
+        c.v01 = load_if<BYTES>(image.start + (corner + pixel), top && right);
+        c.v10 = load_if<BYTES>(image.start + (corner + row), bottom && left);
+        c.v11 = load_if<BYTES>(image.start + (corner + row + pixel), bottom && right);
     }
-    sums.add(S::weigh(modulation, px.fraction, py.fraction), v00.words, v01.words, v10.words, v11.words, first,
+    return c;
+}
+
+/// Add one sample gathered from global memory.
+template <class V, int BYTES, bool FAST, bool WIDE, class S>
+__device__ __forceinline__ void add_direct(const Image& image, float x, float y, float modulation, S& sums, int first) {
+    const Place px = locate(x, 0), py = locate(y, 0);
+    const Corners<BYTES> c = fetch<BYTES, WIDE>(image, px, py);
+    sums.add(S::weigh(modulation, px.fraction, py.fraction), c.v00.words, c.v01.words, c.v10.words, c.v11.words, first,
              BYTES / V::kBytes);
 }
 
-/// Grid (ceil(Q*lanes / blockDim.x), min(N, 65535)), block (x, SPLIT); if split with SPLIT*channels*x*4 bytes of shared
-/// memory.
+/// Three samples: all corners are on their way before the first one is used.
+template <class V, int BYTES, bool FAST, class S>
+__device__ __forceinline__ void add_three(const Image& image, const float* x, const float* y, const float* modulation, S& sums,
+                                          int zero) {
+    Place px[3], py[3];
+    Corners<BYTES> c[3];
+#pragma unroll
+    for (int s = 0; s < 3; ++s) {
+        px[s] = locate(x[s], 0);
+        py[s] = locate(y[s], 0);
+        c[s] = fetch<BYTES, false>(image, px[s], py[s]);
+    }
+    u32 all = 0;
+#pragma unroll
+    for (int s = 0; s < 3; ++s) all |= c[s].v00.words[0] | c[s].v01.words[0] | c[s].v10.words[0] | c[s].v11.words[0];
+#pragma unroll
+    for (int s = 0; s < 3; ++s) {
+        sums.add(S::weigh(modulation[s], after(px[s].fraction, all, zero), after(py[s].fraction, all, zero)), c[s].v00.words, c[s].v01.words, c[s].v10.words,
+                 c[s].v11.words, 0, BYTES / V::kBytes);
+    }
+}
+
+/// Grid (ceil(Q*lanes / blockDim.x), min(N, 65535), ceil(N / 65535)), block (x, SPLIT); if split with SPLIT*channels*x*4
+/// bytes of shared memory.
 template <class V, class O, int BYTES, int SPLIT, int TAPS, bool FAST, bool WIDE>
 __global__ void __launch_bounds__(kDirectThreads) direct_kernel(const Params p, const Division d) {
     using S = Sums<V, BYTES, FAST>;
     constexpr int kChannels = S::kChannels;
-    const u32 item = blockIdx.x * blockDim.x + threadIdx.x;
+    const int n = blockIdx.z * 65535 + blockIdx.y;
+    if (n >= p.batch) return;
+    // Threads behind the last item repeat it and store nothing: a warp stays together.
+    const u32 queries = d.queries.value;
+    const u32 own_item = blockIdx.x * blockDim.x + threadIdx.x;
+    const u32 item = min(own_item, queries * d.lanes.value - 1u);
     const u32 query = divide(item, d.lanes);
     const u32 channel = (item - query * d.lanes.value) * kChannels;
-    const u32 queries = d.queries.value;
-    const bool active = query < queries;
     const u32 row = divide(query, d.columns);
     const Grid grid = grid_of(p, static_cast<int>(row), static_cast<int>(query - row * d.columns.value));
     const u32 taps = TAPS ? TAPS : p.kernel_h * p.kernel_w - (p.remove_center ? 1 : 0);
@@ -77,100 +115,111 @@ __global__ void __launch_bounds__(kDirectThreads) direct_kernel(const Params p, 
     const long long value_bytes = static_cast<long long>(p.height) * p.width * p.value_stride * V::kBytes;
     const long long offset_bytes = static_cast<long long>(queries) * p.offset_stride * O::kBytes;
     const long long output_bytes = static_cast<long long>(queries) * d.lanes.value * BYTES;
+    const Image image{static_cast<const char*>(p.value) + value_bytes * n, channel * V::kBytes, p.height, p.width,
+                      p.value_stride * V::kBytes};
+    const char* numbers = static_cast<const char*>(p.offset_mask) + offset_bytes * n;
+    if constexpr (WIDE) {
+        numbers += (static_cast<long long>(query) * p.offset_stride + first_number) * O::kBytes;
+    } else {
+        numbers += (query * static_cast<u32>(p.offset_stride) + first_number) * O::kBytes;
+    }
+    char* output = static_cast<char*>(p.output) + output_bytes * n;
 
-    for (int n = blockIdx.y; n < p.batch; n += gridDim.y) {
-        S sums;
-        sums.clear();
-        if (active) {
-            const Image image{static_cast<const char*>(p.value) + value_bytes * n, channel * V::kBytes, p.height, p.width,
-                              p.value_stride * V::kBytes};
-            const char* numbers = static_cast<const char*>(p.offset_mask) + offset_bytes * n;
-            if constexpr (WIDE) {
-                numbers += (static_cast<long long>(query) * p.offset_stride + first_number) * O::kBytes;
-            } else {
-                numbers += (query * static_cast<u32>(p.offset_stride) + first_number) * O::kBytes;
+    S sums;
+    sums.clear();
+    if constexpr (TAPS == 9 && SPLIT == 1) {
+        NineTaps<O> nine;
+        nine.load(numbers);
+        nine.align(numbers);
+#pragma unroll
+        for (int i = 0; i < 3; ++i) {
+            float x[3], y[3], modulation[3];
+#pragma unroll
+            for (int j = 0; j < 3; ++j) {
+                x[j] = fmaf(grid.scale, nine.dx(3 * i + j), fmaf(static_cast<float>(i), grid.step_x, grid.left));
+                y[j] = fmaf(grid.scale, nine.dy(3 * i + j), fmaf(static_cast<float>(j), grid.step_y, grid.top));
+                modulation[j] = nine.modulation(3 * i + j);
             }
-            if constexpr (TAPS == 9 && SPLIT == 1) {
-                NineTaps<O> nine;
-                nine.load(numbers);
-                nine.align(numbers);
-#pragma unroll
-                for (int k = 0; k < 9; ++k) {
-                    const float x = fmaf(grid.scale, nine.dx(k), fmaf(static_cast<float>(k / 3), grid.step_x, grid.left));
-                    const float y = fmaf(grid.scale, nine.dy(k), fmaf(static_cast<float>(k % 3), grid.step_y, grid.top));
-                    add_direct<V, BYTES, FAST, WIDE>(image, x, y, nine.modulation(k), sums, 0);
-                }
-            } else if constexpr (TAPS == 9) {
-                // SPLIT 3: a column of the kernel; 9: one tap.
-                constexpr int kShare = 9 / SPLIT;
-                const char* offset = numbers + threadIdx.y * (2 * kShare * O::kBytes);
-                const char* modulations = numbers + (18 + threadIdx.y * kShare) * O::kBytes;
-                const u32 kernel_column = SPLIT == 3 ? threadIdx.y : threadIdx.y / 3u;
-                const float left = fmaf(static_cast<float>(static_cast<int>(kernel_column)), grid.step_x, grid.left);
-                const float first_row = SPLIT == 3 ? 0.0f : static_cast<float>(static_cast<int>(threadIdx.y - 3u * kernel_column));
-                float dx[kShare], dy[kShare], modulation[kShare];
-#pragma unroll
-                for (int s = 0; s < kShare; ++s) {
-                    dx[s] = load_number<O>(offset + 2 * s * O::kBytes);
-                    dy[s] = load_number<O>(offset + (2 * s + 1) * O::kBytes);
-                    modulation[s] = load_number<O>(modulations + s * O::kBytes);
-                }
-#pragma unroll
-                for (int s = 0; s < kShare; ++s) {
-                    const float x = fmaf(grid.scale, dx[s], left);
-                    const float y = fmaf(grid.scale, dy[s], fmaf(first_row + s, grid.step_y, grid.top));
-                    add_direct<V, BYTES, FAST, WIDE>(image, x, y, modulation[s], sums, 0);
-                }
-            } else {
-                visit_taps<O>(p, grid, numbers, [&](float x, float y, float modulation) {
-                    add_direct<V, BYTES, FAST, WIDE>(image, x, y, modulation, sums, 0);
-                });
-            }
+            add_three<V, BYTES, FAST>(image, x, y, modulation, sums, d.zero);
         }
-        char* output = static_cast<char*>(p.output) + output_bytes * n;
-        if constexpr (SPLIT == 1) {
-            if (active) {
-                if constexpr (V::kBytes == 1) {
+    } else if constexpr (TAPS == 9) {
+        // SPLIT 3: a column of the kernel; 9: one tap.
+        constexpr int kShare = 9 / SPLIT;
+        const char* offset = numbers + threadIdx.y * (2 * kShare * O::kBytes);
+        const char* modulations = numbers + (18 + threadIdx.y * kShare) * O::kBytes;
+        const u32 kernel_column = SPLIT == 3 ? threadIdx.y : threadIdx.y / 3u;
+        float left = fmaf(static_cast<float>(static_cast<int>(kernel_column)), grid.step_x, grid.left);
+        float top = grid.top;
+        const float first_row = SPLIT == 3 ? 0.0f : static_cast<float>(static_cast<int>(threadIdx.y - 3u * kernel_column));
+        float x[kShare], y[kShare], modulation[kShare];
 #pragma unroll
-                    for (int i = 0; i < kChannels; ++i) sums.total[i] *= p.output_scale;
-                }
-                if constexpr (WIDE) {
-                    store_global<V, BYTES>(output + static_cast<long long>(item) * BYTES, sums.total);
-                } else {
-                    store_global<V, BYTES>(output + item * static_cast<u32>(BYTES), sums.total);
-                }
-            }
+        for (int s = 0; s < kShare; ++s) {
+            x[s] = load_number<O>(offset + 2 * s * O::kBytes);
+            y[s] = load_number<O>(offset + (2 * s + 1) * O::kBytes);
+            modulation[s] = load_number<O>(modulations + s * O::kBytes);
+        }
+        u32 all = 0;
+#pragma unroll
+        for (int s = 0; s < kShare; ++s) {
+            all |= __float_as_uint(x[s]) | __float_as_uint(y[s]) | __float_as_uint(modulation[s]);
+        }
+        left = after(left, all, d.zero);
+        top = after(top, all, d.zero);
+#pragma unroll
+        for (int s = 0; s < kShare; ++s) {
+            x[s] = fmaf(grid.scale, x[s], left);
+            y[s] = fmaf(grid.scale, y[s], fmaf(first_row + s, grid.step_y, top));
+        }
+        if constexpr (SPLIT == 3) {
+            add_three<V, BYTES, FAST>(image, x, y, modulation, sums, d.zero);
         } else {
-            // The output of a block is contiguous: every thread adds up a part of it.
-            constexpr int kWords = SPLIT > 4 ? 1 : 2;             // of a part
-            constexpr int kPart = kWords * 4 / V::kBytes;         // channels of a part
-            constexpr int kParts = BYTES / (4 * kWords);          // of an item
-            float* partial = reinterpret_cast<float*>(shared_memory);
-            if (n != static_cast<int>(blockIdx.y)) __syncthreads();
+            add_direct<V, BYTES, FAST, false>(image, x[0], y[0], modulation[0], sums, 0);
+        }
+    } else {
+        visit_taps<O>(p, grid, numbers, [&](float x, float y, float modulation) {
+            add_direct<V, BYTES, FAST, WIDE>(image, x, y, modulation, sums, 0);
+        });
+    }
+    if constexpr (SPLIT == 1) {
+        if (own_item != item) return;
+        if constexpr (V::kBytes == 1) {
 #pragma unroll
-            for (int i = 0; i < kChannels; i += 4) {
-                float4 four;
-                four.x = sums.total[i];
-                four.y = sums.total[i + 1];
-                four.z = sums.total[i + 2];
-                four.w = sums.total[i + 3];
-                *reinterpret_cast<float4*>(partial + (threadIdx.y * blockDim.x + threadIdx.x) * kChannels + i) = four;
+            for (int i = 0; i < kChannels; ++i) sums.total[i] *= p.output_scale;
+        }
+        if constexpr (WIDE) {
+            store_global<V, BYTES>(output + static_cast<long long>(item) * BYTES, sums.total);
+        } else {
+            store_global<V, BYTES>(output + item * static_cast<u32>(BYTES), sums.total);
+        }
+    } else {
+        // The output of a block is contiguous: every thread adds up a part of it.
+        constexpr int kWords = SPLIT > 4 ? 1 : 2;      // of a part
+        constexpr int kPart = kWords * 4 / V::kBytes;  // channels of a part
+        constexpr int kParts = BYTES / (4 * kWords);   // of an item
+        float* partial = reinterpret_cast<float*>(shared_memory);
+#pragma unroll
+        for (int i = 0; i < kChannels; i += 4) {
+            float4 four;
+            four.x = sums.total[i];
+            four.y = sums.total[i + 1];
+            four.z = sums.total[i + 2];
+            four.w = sums.total[i + 3];
+            *reinterpret_cast<float4*>(partial + (threadIdx.y * blockDim.x + threadIdx.x) * kChannels + i) = four;
+        }
+        __syncthreads();
+        const u32 parts = blockDim.x * kParts;
+        for (u32 u = threadIdx.y * blockDim.x + threadIdx.x; u < parts; u += blockDim.x * SPLIT) {
+            const u32 part = blockIdx.x * parts + u;
+            if (part >= queries * d.lanes.value * kParts) break;
+            float total[kPart];
+#pragma unroll
+            for (int i = 0; i < kPart; ++i) {
+                total[i] = partial[u * kPart + i];
+#pragma unroll
+                for (int s = 1; s < SPLIT; ++s) total[i] += partial[s * blockDim.x * kChannels + u * kPart + i];
+                if constexpr (V::kBytes == 1) total[i] *= p.output_scale;
             }
-            __syncthreads();
-            const u32 parts = blockDim.x * kParts;
-            for (u32 u = threadIdx.y * blockDim.x + threadIdx.x; u < parts; u += blockDim.x * SPLIT) {
-                const u32 part = blockIdx.x * parts + u;
-                if (part >= queries * d.lanes.value * kParts) break;
-                float total[kPart];
-#pragma unroll
-                for (int i = 0; i < kPart; ++i) {
-                    total[i] = 0.0f;
-#pragma unroll
-                    for (int s = 0; s < SPLIT; ++s) total[i] += partial[s * blockDim.x * kChannels + u * kPart + i];
-                    if constexpr (V::kBytes == 1) total[i] *= p.output_scale;
-                }
-                store_global<V, 4 * kWords>(output + part * static_cast<u32>(4 * kWords), total);
-            }
+            store_global<V, 4 * kWords>(output + part * static_cast<u32>(4 * kWords), total);
         }
     }
 }

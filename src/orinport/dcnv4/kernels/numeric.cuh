@@ -55,6 +55,13 @@ __device__ __forceinline__ u32 opaque(u32 number) {
 __device__ __forceinline__ void copy_async_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 #endif
 
+/// `number`, but not before `loaded` has been read; `zero` is 0, which the compiler must not know.
+///
+/// The compiler would otherwise spread loads over the arithmetic to save registers, and the latency of each would count.
+__device__ __forceinline__ float after(float number, u32 loaded, int zero) {
+    return __uint_as_float(__float_as_uint(number) | (loaded & static_cast<u32>(zero)));
+}
+
 struct F32 {
     static constexpr int kBytes = 4;
     static __device__ __forceinline__ float get(const u32* words, int i) { return __uint_as_float(words[i]); }
@@ -128,11 +135,41 @@ __device__ __forceinline__ Vector<BYTES> load_global(const char* from) {
     return result;
 }
 
+/// `valid ? *from : 0`. The reads of several calls stay in their order and ahead of what uses them.
 template <int BYTES>
-__device__ __forceinline__ Vector<BYTES> zeros() {
+__device__ __forceinline__ Vector<BYTES> load_if(const char* from, bool valid) {
     Vector<BYTES> result;
+#ifdef ORINPORT_EMULATE
+    std::memset(&result, 0, sizeof(result));
+    if (valid) result = load_global<BYTES>(from);
+#else
+    if constexpr (BYTES >= 16) {
 #pragma unroll
-    for (int i = 0; i < Vector<BYTES>::kWords; ++i) result.words[i] = 0u;
+        for (int i = 0; i < BYTES / 16; ++i) {
+            u32* w = result.words + 4 * i;
+            asm volatile(
+                "{.reg .pred p; setp.ne.u32 p, %5, 0; mov.u32 %0, 0; mov.u32 %1, 0; mov.u32 %2, 0; mov.u32 %3, 0;"
+                " @p ld.global.v4.u32 {%0, %1, %2, %3}, [%4];}"
+                : "=&r"(w[0]), "=&r"(w[1]), "=&r"(w[2]), "=&r"(w[3])
+                : "l"(from + 16 * i), "r"(static_cast<u32>(valid))
+                : "memory");
+        }
+    } else if constexpr (BYTES == 8) {
+        asm volatile(
+            "{.reg .pred p; setp.ne.u32 p, %3, 0; mov.u32 %0, 0; mov.u32 %1, 0; @p ld.global.v2.u32 {%0, %1}, [%2];}"
+            : "=&r"(result.words[0]), "=&r"(result.words[1])
+            : "l"(from), "r"(static_cast<u32>(valid))
+                : "memory");
+    } else if constexpr (BYTES == 4) {
+        asm volatile("{.reg .pred p; setp.ne.u32 p, %2, 0; mov.u32 %0, 0; @p ld.global.u32 %0, [%1];}"
+                     : "=&r"(result.words[0])
+                     : "l"(from), "r"(static_cast<u32>(valid))
+                : "memory");
+    } else {
+        result.words[0] = 0u;
+        if (valid) result = load_global<BYTES>(from);
+    }
+#endif
     return result;
 }
 
@@ -166,10 +203,21 @@ __device__ __forceinline__ void store_global(char* to, const float* sums) {
     }
 }
 
-/// One number of type T at any aligned address.
+/// One number of type T, of 2 or 4 bytes, at any aligned address; read in the order of the calls.
 template <class T>
 __device__ __forceinline__ float load_number(const char* from) {
-    const Vector<T::kBytes> number = load_global<T::kBytes>(from);
+    Vector<T::kBytes> number;
+#ifdef ORINPORT_EMULATE
+    number = load_global<T::kBytes>(from);
+#else
+    if constexpr (T::kBytes == 4) {
+        asm volatile("ld.global.u32 %0, [%1];" : "=r"(number.words[0]) : "l"(from) : "memory");
+    } else {
+        unsigned short half;
+        asm volatile("ld.global.u16 %0, [%1];" : "=h"(half) : "l"(from) : "memory");
+        number.words[0] = half;
+    }
+#endif
     return T::get(number.words, 0);
 }
 

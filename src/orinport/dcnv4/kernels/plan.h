@@ -36,7 +36,7 @@ struct Limits {
 
 struct Launch {
     Division division;
-    unsigned grid_x, grid_y, block_x, block_y;
+    unsigned grid_x, grid_y, grid_z, block_x, block_y;
     int shared_bytes;
 };
 
@@ -142,6 +142,7 @@ inline bool plan(const Params& p, int value, int offset, const Configuration& c,
     const int64_t limit = int64_t{1} << 31;
     if (bytes < size || !vector_fits(p, value, bytes)) return false;
     Launch l{};
+    l.grid_z = 1;
     Division& d = l.division;
     d.channels = divisor(p.group_channels);
     d.lanes = d.columns = d.pitch = d.slots = d.queries = d.slabs = d.column_tiles = divisor(1);
@@ -165,6 +166,7 @@ inline bool plan(const Params& p, int value, int offset, const Configuration& c,
         l.block_y = c.split;
         l.grid_x = static_cast<unsigned>(ceil_div(queries * lanes, x));
         l.grid_y = p.batch < 65535 ? p.batch : 65535;
+        l.grid_z = static_cast<unsigned>(ceil_div(p.batch, 65535));
         l.shared_bytes = c.split > 1 ? c.split * (bytes / size) * x * 4 : 0;
         *launch = l;
         return true;

@@ -56,6 +56,7 @@ struct Division {
     int images;                   // whole image: images of a unit
     int buffers;                  // whole image: 2 if the next unit is staged while one is computed
     unsigned units;               // whole image: slabs * groups of images
+    int zero;                     // 0
 };
 
 }  // namespace dcnv4

@@ -1,0 +1,198 @@
+"""Compile the CUDA kernels at first use with NVRTC, keep them in the user's cache, and launch them.
+
+A kernel is identified by the hash of the sources, its name, the compiler's version and flags, the GPU's architecture
+and the driver's version. It lives in `$ORINPORT_CACHE/cuda`, else `$XDG_CACHE_HOME/orinport/cuda`, else
+`~/.cache/orinport/cuda`, in a folder that only the user may write.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import stat
+import tempfile
+import threading
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from orinport.dcnv4.cuda_plan import Launch, Limits
+
+__all__ = ["CudaDevice", "CudaUnavailableError", "Loaded", "cache_folder", "cuda_device", "source_digest"]
+
+_SOURCES = Path(__file__).parent / "kernels"
+_FLAGS = ("-std=c++17",)
+_MINIMUM_ARCHITECTURE = (8, 0)
+_SEPARATOR = b"\n"
+
+
+class CudaUnavailableError(Exception):
+    """The kernels cannot be had on this machine or GPU; the text says why."""
+
+
+def cache_folder() -> Path:
+    """The folder for compiled kernels, made if need be. Raises CudaUnavailableError if others may write to it."""
+    named = os.environ.get("ORINPORT_CACHE")
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+    folder = (Path(named) if named else base / "orinport") / "cuda"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        status = folder.stat()
+    except (OSError, RuntimeError) as error:
+        raise CudaUnavailableError(f"the cache folder {str(folder)!r} cannot be made: {error}") from error
+    if status.st_uid != os.getuid() or status.st_mode & stat.S_IWOTH:
+        raise CudaUnavailableError(f"others may write to the cache folder {str(folder)!r}")
+    return folder
+
+
+@lru_cache(maxsize=1)
+def source_digest() -> str:
+    """Hash of all kernel sources."""
+    digest = hashlib.sha256()
+    for path in sorted(_SOURCES.glob("*.*h")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A kernel on a device, ready to launch."""
+
+    name: str
+    function: Any
+    driver: Any
+
+    def launch(self, launch: Launch, stream: int, *structs: ctypes.Structure) -> None:
+        """Launch on a stream (its address) with structs passed by value. Raises RuntimeError if the driver refuses."""
+        addresses = (ctypes.c_void_p * len(structs))(*(ctypes.addressof(struct) for struct in structs))
+        (error,) = self.driver.cuLaunchKernel(
+            self.function,
+            *launch.grid,
+            1,
+            *launch.block,
+            1,
+            launch.shared_bytes,
+            stream,
+            ctypes.addressof(addresses),
+            0,
+        )
+        if error:
+            raise RuntimeError(f"{self.name} could not be launched: {error.name}")
+
+
+class CudaDevice:
+    """One GPU: its limits, and the kernels loaded on it. Thread-safe."""
+
+    def __init__(self, ordinal: int) -> None:
+        try:
+            from cuda.bindings import driver, nvrtc
+        except ImportError as error:
+            raise CudaUnavailableError(
+                "the package cuda-bindings is not installed: pip install 'orinport[cuda]'"
+            ) from error
+        self._driver = driver
+        self._call(driver.cuInit, 0)
+        self._handle = self._call(driver.cuDeviceGet, ordinal)
+        attribute = driver.CUdevice_attribute
+        self.architecture = (
+            self._read(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+            self._read(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
+        )
+        if self.architecture < _MINIMUM_ARCHITECTURE:
+            raise CudaUnavailableError(
+                f"the kernels need compute capability 8.0, this GPU has {self.architecture[0]}.{self.architecture[1]}"
+            )
+        self.limits = Limits(
+            self._read(attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
+            self._read(attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+        )
+        self.name = bytes(self._call(driver.cuDeviceGetName, 128, self._handle)).split(b"\0")[0].decode()
+        self.driver_version = int(self._call(driver.cuDriverGetVersion))
+        self.compiler_version = ".".join(map(str, self._call(nvrtc.nvrtcVersion)))
+        self._kernels: dict[str, Loaded] = {}
+        self._lock = threading.Lock()
+
+    def _call(self, function: Any, *arguments: Any) -> Any:
+        error, *results = function(*arguments)
+        if error:
+            raise CudaUnavailableError(f"{function.__name__} failed: {error.name}")
+        return results[0] if len(results) == 1 else results
+
+    def _read(self, attribute: Any) -> int:
+        return int(self._call(self._driver.cuDeviceGetAttribute, attribute, self._handle))
+
+    @property
+    def identity(self) -> str:
+        """GPU, driver and compiler in one line."""
+        return f"{self.name}, sm_{self.architecture[0]}{self.architecture[1]}, driver {self.driver_version}, NVRTC {self.compiler_version}"
+
+    def kernel(self, header: str, name: str) -> Loaded:
+        """The template instance `name` of a header, compiled unless it is in the cache."""
+        loaded = self._kernels.get(name)
+        if loaded is not None:
+            return loaded
+        with self._lock:
+            if name not in self._kernels:
+                self._kernels[name] = self._load(name, *self._cubin(header, name))
+            return self._kernels[name]
+
+    def _cubin(self, header: str, name: str) -> tuple[str, bytes]:
+        digest = hashlib.sha256("\0".join((source_digest(), name, self.identity, *_FLAGS)).encode()).hexdigest()[:32]
+        path = cache_folder() / f"{digest}.cubin"
+        try:
+            symbol, _, code = path.read_bytes().partition(_SEPARATOR)
+            if code:
+                return symbol.decode(), code
+        except OSError:
+            pass
+        symbol_name, code = compile_kernel(header, name, self.architecture)
+        handle, temporary = tempfile.mkstemp(dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(symbol_name.encode() + _SEPARATOR + code)
+        Path(temporary).replace(path)
+        return symbol_name, code
+
+    def _load(self, name: str, symbol: str, code: bytes) -> Loaded:
+        driver = self._driver
+        library = self._call(driver.cuLibraryLoadData, code, [], [], 0, [], [], 0)
+        kernel = self._call(driver.cuLibraryGetKernel, library, symbol.encode())
+        self._call(
+            driver.cuKernelSetAttribute,
+            driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+            self.limits.shared_bytes,
+            kernel,
+            self._handle,
+        )
+        return Loaded(name, driver.CUfunction(int(kernel)), driver)
+
+    def registers(self, name: str) -> int:
+        """Registers a thread of a loaded kernel uses."""
+        kernel = self._driver.CUkernel(int(self._kernels[name].function))
+        attribute = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NUM_REGS
+        return int(self._call(self._driver.cuKernelGetAttribute, attribute, kernel, self._handle))
+
+
+def compile_kernel(header: str, name: str, architecture: tuple[int, int]) -> tuple[str, bytes]:
+    """Mangled name and machine code of a template instance. Needs NVRTC, no GPU."""
+    try:
+        try:
+            from cuda.core import Program, ProgramOptions
+        except ImportError:
+            from cuda.core.experimental import Program, ProgramOptions
+    except ImportError as error:
+        raise CudaUnavailableError("the package cuda-core is not installed: pip install 'orinport[cuda]'") from error
+    options = ProgramOptions(arch=f"sm_{architecture[0]}{architecture[1]}", std="c++17", include_path=[str(_SOURCES)])
+    try:
+        code = Program(f'#include "{header}"\n', "c++", options).compile("cubin", name_expressions=(name,))
+    except Exception as error:  # NVRTC's own exception types differ between releases of cuda.core
+        raise CudaUnavailableError(f"NVRTC does not compile {name}: {error}") from error
+    symbol = code.symbol_mapping[name]
+    return symbol.decode() if isinstance(symbol, bytes) else str(symbol), bytes(code.code)
+
+
+@lru_cache(maxsize=None)
+def cuda_device(ordinal: int) -> CudaDevice:
+    """The device of this number. Raises CudaUnavailableError with the reason if its kernels cannot be had."""
+    return CudaDevice(ordinal)
