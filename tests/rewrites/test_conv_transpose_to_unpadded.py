@@ -22,7 +22,7 @@ def generate(draw: Draw) -> Pattern:
     strides = draw.choose([[1, 1], [2, 2], [2, 1], [3, 2]])
     attributes: dict[str, Any] = {"strides": strides, "group": group}
     size = draw.shape(2, 3, 6)
-    form = draw.choose(["pads", "pads", "same", "shape"])
+    form = draw.choose(["pads", "pads", "same"])
     if form == "pads":
         end = [draw.integer(0, k - 1) for k in kernel]
         attributes["pads"] = [draw.integer(0, k - 1) for k in kernel] + end
@@ -30,13 +30,9 @@ def generate(draw: Draw) -> Pattern:
             attributes["output_padding"] = [draw.integer(0, min(e, s - 1)) for e, s in zip(end, strides, strict=True)]
         if strides == [1, 1] and draw.chance(0.5):
             attributes["dilations"] = [draw.integer(1, 2), draw.integer(1, 2)]
-    elif form == "same":
-        kernel = [max(k, s) for k, s in zip(kernel, strides, strict=True)]
-        attributes["output_shape"] = [n * s for n, s in zip(size, strides, strict=True)]
-        attributes["auto_pad"] = draw.choose(["SAME_UPPER", "SAME_LOWER"])
     else:
-        full = [(n - 1) * s + k for n, s, k in zip(size, strides, kernel, strict=True)]
-        attributes["output_shape"] = [max(1, length - draw.integer(0, 2)) for length in full]
+        kernel = [max(k, s) for k, s in zip(kernel, strides, strict=True)]
+        attributes["auto_pad"] = draw.choose(["SAME_UPPER", "SAME_LOWER"])
     if draw.chance(0.5):
         attributes["kernel_shape"] = kernel
     constants = {"w": draw.array(channels, each, *kernel)}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from orinport.rewrites.builder import RefusedError
+
 if TYPE_CHECKING:
     import onnx_ir as ir
 
@@ -53,7 +55,10 @@ class Window:
 
 
 def read_window(node: ir.Node, kernel: Ints, size: Ints, context: RewriteContext) -> Window:
-    """The window of a Conv or a pool over a tensor of spatial `size`, `auto_pad` worked out."""
+    """The window of a Conv or a pool over a tensor of spatial `size`, `auto_pad` worked out.
+
+    Raises RefusedError where ONNX Runtime reads `auto_pad` in another way than its definition.
+    """
     ones = (1,) * len(kernel)
     strides = tuple(int(step) for step in context.attribute(node, "strides", ones))
     dilations = tuple(int(step) for step in context.attribute(node, "dilations", ones))
@@ -66,9 +71,11 @@ def read_window(node: ir.Node, kernel: Ints, size: Ints, context: RewriteContext
     if mode == "VALID":
         return window
     total = [
-        max(0, (-(-length // strides[axis]) - 1) * strides[axis] + window.extent(axis) - length)
+        (-(-length // strides[axis]) - 1) * strides[axis] + window.extent(axis) - length
         for axis, length in enumerate(size)
     ]
+    if min(total) < 0:
+        raise RefusedError("its windows do not touch, and runtimes differ on where auto_pad puts them")
     small = tuple(pad // 2 for pad in total)
     large = tuple(pad - half for pad, half in zip(total, small, strict=True))
     return window.with_pads(small, large) if mode == "SAME_UPPER" else window.with_pads(large, small)
