@@ -141,7 +141,11 @@ def _parsed_running(parsed: ParsedNetwork) -> list[ParsedLayer]:
             folded = True
         else:
             folded = bool(inputs) and all(tensor.name in constant for tensor in inputs)
-        if folded and layer.kind not in _PLUGINS and layer.kind not in {"RECURRENCE", "TRIP_LIMIT"}:
+        if (
+            folded
+            and layer.kind not in _PLUGINS
+            and layer.kind not in {"RECURRENCE", "TRIP_LIMIT", "CONDITIONAL_OUTPUT"}
+        ):
             constant.update(tensor.name for tensor in layer.outputs if tensor is not None)
         else:
             running.append(layer)

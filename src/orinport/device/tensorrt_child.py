@@ -11,10 +11,11 @@ import json
 import os
 import sys
 import time
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 __all__ = ["main"]
 
@@ -209,8 +210,7 @@ def _read(layer: Any, attribute: str, convert: Callable[[Any], Any]) -> Any:
         return _ABSENT
 
 
-def _layers(trt: Any, network: Any) -> list[dict[str, Any]]:
-    out = []
+def _layers(trt: Any, network: Any) -> Iterator[dict[str, Any]]:
     for index in range(network.num_layers):
         layer = network.get_layer(index)
         kind = layer.type.name
@@ -221,8 +221,7 @@ def _layers(trt: Any, network: Any) -> list[dict[str, Any]]:
             "outputs": [_tensor(layer.get_output(i)) for i in range(layer.num_outputs)],
         }
         entry["attributes"] = _attributes(trt, layer, kind)
-        out.append(entry)
-    return out
+        yield entry
 
 
 def _errors(parser: Any) -> list[dict[str, Any]]:
@@ -248,7 +247,10 @@ def _handle(holder: _Holder, request: dict[str, Any]) -> dict[str, Any]:
     parsed = parser.parse_from_file(request["path"])
     answer: dict[str, Any] = {"parsed": bool(parsed), "errors": _errors(parser), "messages": []}
     if request["do"] == "parse":
-        answer["layers"] = _layers(trt, network)
+        answer["layers"] = []
+        # After an error the shapes of the last layers cannot be asked for.
+        with suppress(RuntimeError, ValueError, TypeError) if not parsed else nullcontext():
+            answer["layers"].extend(_layers(trt, network))
     elif parsed:
         answer.update(_build(holder, network))
     answer["messages"] = holder.messages[:20]
@@ -277,7 +279,9 @@ def main() -> None:
         try:
             answer = _handle(holder, json.loads(line))
         except Exception as error:  # whatever the libraries throw is an answer
-            answer = {"parsed": False, "errors": [], "messages": [f"{type(error).__name__}: {error}"], "layers": []}
+            message = f"{type(error).__name__}: {error}"
+            entry = {"node": -1, "name": "", "operator": "", "message": message}
+            answer = {"parsed": False, "errors": [entry], "messages": [message], "layers": []}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -183,7 +184,8 @@ class Session:
         child.wait()
         for stream in (child.stdin, child.stdout):
             if stream is not None:
-                stream.close()
+                with suppress(OSError):
+                    stream.close()
 
     def _read(self, timeout: float) -> dict[str, Any]:
         """The next answer. Raises TimeoutError or BrokenPipeError."""

@@ -96,6 +96,10 @@ class LayerKind(str, Enum):
     CONDITION = "CONDITION"
     CONDITIONAL_INPUT = "CONDITIONAL_INPUT"
     CONDITIONAL_OUTPUT = "CONDITIONAL_OUTPUT"
+    ATTENTION_INPUT = "ATTENTION_INPUT"
+    ATTENTION_OUTPUT = "ATTENTION_OUTPUT"
+    ROTARY_EMBEDDING = "ROTARY_EMBEDDING"
+    KV_CACHE_UPDATE = "KV_CACHE_UPDATE"
     PLUGIN = "PLUGIN"
     """An operator that only a plugin can run; attributes name it."""
     UNSUPPORTED = "UNSUPPORTED"
@@ -224,7 +228,12 @@ ATTRIBUTES: Mapping[LayerKind, Mapping[str, str]] = {
     },
     LayerKind.ONE_HOT: {"axis": "int"},
     LayerKind.PLUGIN: {"op_type": "str", "domain": "str"},
-    LayerKind.UNSUPPORTED: {"op_type": "str", "domain": "str", "reason": "str"},
+    LayerKind.UNSUPPORTED: {
+        "op_type": "str",
+        "domain": "str",
+        "reason": "str",
+        "certain": "bool: False where only a shape that could not be found out stands in the way",
+    },
 }
 """What `Layer.attributes` holds, by kind. Kinds that are missing here carry none that rules depend on."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orinport.model.lower.network import Ref, Refused, Weights
+from orinport.model.lower.network import Ref, Refused, Unclear, Weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,7 +84,7 @@ def axis_of(axis: int, rank: int | None) -> int:
             raise Refused(f"Axis {axis} is out of range for rank {rank}.")
         return axis
     if rank is None:
-        raise Refused("A negative axis of a tensor of unknown rank.")
+        raise Unclear("A negative axis of a tensor of unknown rank.")
     if axis + rank < 0:
         raise Refused(f"Axis {axis} is out of range for rank {rank}.")
     return axis + rank

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from orinport.model.layer import DType, LayerKind
 from orinport.model.lower.arguments import integer, integers, need, text
-from orinport.model.lower.network import Network, Ref, Refused, Weights, slice_attributes
+from orinport.model.lower.network import Network, Ref, Refused, Unclear, Weights, slice_attributes
 from orinport.model.lower.vector import constant_of_shape, of_tensor, shape_of
 from orinport.model.lower.window import Window, window_of
 
@@ -46,7 +46,7 @@ def conv(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     bias = inputs[2] if len(inputs) > 2 else None
     ref = net.tensor(need(inputs, 0))
     if weights.shape is None:
-        raise Refused("The shape of the kernel is unknown.")
+        raise Unclear("The shape of the kernel is unknown.")
     flat = len(weights.shape if ref.shape is None else ref.shape) == 3
     if flat:
         ref = net.unsqueeze(ref, [3])
@@ -82,7 +82,7 @@ def conv_transpose(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     weights = need(inputs, 1)
     bias = inputs[2] if len(inputs) > 2 else None
     if weights.shape is None:
-        raise Refused("The shape of the kernel is unknown.")
+        raise Unclear("The shape of the kernel is unknown.")
     kernel_ref = None if weights.is_weights else net.tensor(weights)
     bias_ref = None if bias is None or bias.is_weights else net.tensor(bias)
     if ref.shape is not None and not 3 <= len(ref.shape) <= 5:

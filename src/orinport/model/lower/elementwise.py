@@ -9,7 +9,7 @@ import numpy as np
 
 from orinport.model.layer import DType, LayerKind
 from orinport.model.lower.arguments import has, integer, need, real, refuse_types, text
-from orinport.model.lower.network import Network, Ref, Refused, Weights
+from orinport.model.lower.network import Network, Ref, Refused, Unclear, Weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -283,7 +283,7 @@ def celu(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     """Celu to DIV, EXP, MAX, SUB, PROD, MIN and SUM with scalar constants."""
     operand = need(inputs, 0)
     if operand.shape is None:
-        raise Refused("The rank of the input is unknown.")
+        raise Unclear("The rank of the input is unknown.")
     rank = len(operand.shape)
     ref = net.tensor(operand)
     zero, one, alpha = (

@@ -10,7 +10,7 @@ import numpy as np
 from orinport.model.layer import DType, LayerKind
 from orinport.model.lower.arguments import axis_of, has, integer, integers, need, real, refuse_types, whole_numbers
 from orinport.model.lower.elementwise import chain, or_equal, zeros_like
-from orinport.model.lower.network import Network, Ref, Refused, Weights
+from orinport.model.lower.network import Network, Ref, Refused, Unclear, Weights
 from orinport.model.lower.reduction import to_scalar
 from orinport.model.lower.reshape import transpose_to
 from orinport.model.lower.types import trt_type_of_code
@@ -66,7 +66,7 @@ def constant_of_shape_op(net: Network, node: ir.Node, inputs: Inputs) -> Outputs
     base = f"{net.node_name}_weight" if net.parser.has("int64") else None
     value = net.constant(values, dtype, (1,), base=base)
     if wanted.shape is None:
-        raise Refused("The rank of the result is unknown.")
+        raise Unclear("The rank of the result is unknown.")
     return [constant_of_shape(net, value, of_tensor(wanted))]
 
 
@@ -95,7 +95,7 @@ def size(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     """Size to the product of the shape: a CONSTANT where that is static."""
     operand = need(inputs, 0)
     if operand.shape is None:
-        raise Refused("The shape of the input is unknown.")
+        raise Unclear("The shape of the input is unknown.")
     total = 1
     for dim in operand.shape:
         total *= dim
@@ -221,7 +221,7 @@ def one_hot(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
         depth = net.cast(depth, DType.INT32)
     depth = to_scalar(net, depth)
     if indices.shape is None:
-        raise Refused("The rank of the indices is unknown.")
+        raise Unclear("The rank of the indices is unknown.")
     axis = axis_of(integer(node, "axis", -1), len(indices.shape) + 1)
     out: tuple[int, ...] | None = None
     if depth_values:

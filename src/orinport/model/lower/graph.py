@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orinport.model.layer import DType, LayerKind
-from orinport.model.lower.network import Network, Ref, Refused, Weights
+from orinport.model.lower.network import Network, Ref, Refused, Unclear, Weights
 from orinport.model.lower.table import TABLE
 from orinport.model.lower.types import known_type, trt_type
 
@@ -34,6 +34,7 @@ class Lowerer:
         self.named: dict[str, Ref] = {}
         """Tensors that carry the name of an ONNX value."""
         self._values: dict[ir.Value, Ref | Weights] = {}
+        net.scope = self
 
     def run(self, graph: ir.Graph) -> None:
         """Lower the main graph."""
@@ -56,7 +57,7 @@ class Lowerer:
         reason = f"TensorRT {self.net.parser.version} has no element type {value.dtype}."
         known = self._values.get(value)
         outputs = [] if role == "Output" else [(None, DType.UNKNOWN)]
-        attributes = {"op_type": role, "domain": "", "reason": reason}
+        attributes = {"op_type": role, "domain": "", "reason": reason, "certain": True}
         refs = [known] if role == "Output" and isinstance(known, Ref) else []
         made = self.net.add_layer(LayerKind.UNSUPPORTED, refs, outputs, attributes, constant=False)
         if made:
@@ -72,6 +73,26 @@ class Lowerer:
         elif isinstance(operand, Ref) and value.is_graph_input():
             self.net.node_display = ""
             self.net.identity(operand)
+
+    # --- subgraphs -------------------------------------------------------------------------------------------
+
+    def bind(self, value: ir.Value, operand: Ref | Weights, *, named: bool = False) -> None:
+        """Make `operand` the value of an input of a subgraph; with `named`, give it its name."""
+        self._values[value] = self._name(value, operand) if named and isinstance(operand, Ref) else operand
+
+    def run_body(self, graph: ir.Graph) -> None:
+        """Lower the nodes of a subgraph."""
+        name, display = self.net.node_name, self.net.node_display
+        for node in graph:
+            self._lower(node)
+        self.net.node_name, self.net.node_display = name, display
+
+    def given(self, value: ir.Value) -> Ref | Weights:
+        """What stands for a value, which must be known."""
+        operand = self.operand(value)
+        if operand is None:
+            raise Refused("A subgraph has an output without a name.")
+        return operand
 
     # --- values ----------------------------------------------------------------------------------------------
 
@@ -159,7 +180,7 @@ class Lowerer:
             self._check(node, made)
         except Refused as refusal:
             net.rewind(mark)
-            made = self._unsupported(node, inputs, str(refusal))
+            made = self._unsupported(node, inputs, refusal)
         for value, operand in zip(outputs, made, strict=False):
             if isinstance(operand, Ref) and value.name:
                 self._name(value, operand)
@@ -170,6 +191,8 @@ class Lowerer:
         if len(made) < len(outputs):
             raise Refused(f"{len(outputs)} outputs are asked for, {len(made)} are made.")
         for value, operand in zip(outputs, made, strict=False):
+            if operand.shape and min(operand.shape) < 0:
+                raise Refused(f"A dimension of the result would be negative: {operand.shape}.")
             if operand.dtype is DType.UINT8 and not operand.is_weights and not value.is_graph_output():
                 raise Refused("UINT8 is a type for inputs and outputs of the network, not in between.")
 
@@ -195,10 +218,15 @@ class Lowerer:
         attributes = {"op_type": node.op_type, "domain": node.domain}
         return list(self.net.add_layer(LayerKind.PLUGIN, refs, specs, attributes, constant=False))
 
-    def _unsupported(self, node: ir.Node, inputs: Inputs, reason: str) -> Outputs:
+    def _unsupported(self, node: ir.Node, inputs: Inputs, refusal: Refused) -> Outputs:
         refs = [operand for operand in inputs if isinstance(operand, Ref)]
         specs = [(None, DType.UNKNOWN) for _ in node.outputs]
-        attributes = {"op_type": node.op_type, "domain": node.domain, "reason": reason}
+        attributes = {
+            "op_type": node.op_type,
+            "domain": node.domain,
+            "reason": str(refusal),
+            "certain": not isinstance(refusal, Unclear),
+        }
         return list(self.net.add_layer(LayerKind.UNSUPPORTED, refs, specs, attributes, constant=False))
 
 

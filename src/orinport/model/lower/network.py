@@ -30,6 +30,7 @@ __all__ = [
     "Ref",
     "Refused",
     "Scope",
+    "Unclear",
     "Weights",
     "broadcast_shape",
     "slice_attributes",
@@ -73,6 +74,10 @@ _NOT_OF_UINT8 = frozenset(
 
 class Refused(Exception):  # noqa: N818 - it is the parser's answer, not a defect
     """The parser of this version does not take the node, for the given reason."""
+
+
+class Unclear(Refused):
+    """Whether and how the node is taken depends on a shape that could not be found out."""
 
 
 class Ref:
@@ -132,17 +137,6 @@ class Scope(Protocol):
         """What stands for a value, which must be known."""
 
 
-class _NoScope:
-    def bind(self, value: ir.Value, operand: Ref | Weights, *, named: bool = False) -> None:
-        raise Refused("Subgraphs are not taken here.")
-
-    def run_body(self, graph: ir.Graph) -> None:
-        raise Refused("Subgraphs are not taken here.")
-
-    def given(self, value: ir.Value) -> Ref | Weights:
-        raise Refused("Subgraphs are not taken here.")
-
-
 class _Draft:
     """A layer that can still change: outputs get their ONNX names only when the node is done."""
 
@@ -162,6 +156,9 @@ class _Draft:
 class Network:
     """Layers in the order in which the parser adds them."""
 
+    scope: Scope
+    """Where operators with subgraphs find values and lower bodies; set by who lowers the graph."""
+
     def __init__(self, parser: Parser, opset: int) -> None:
         self.parser = parser
         self.opset = opset
@@ -170,8 +167,6 @@ class Network:
         self.node_name = ""
         """TensorRT's name of the node that is being lowered: a base for layer names."""
         self.node_display = ""
-        self.scope: Scope = _NoScope()
-        """Where operators with subgraphs find values and lower bodies."""
         self._drafts: list[_Draft] = []
         self._names: dict[str, int] = {}
         self._constants: dict[str, Ref] = {}

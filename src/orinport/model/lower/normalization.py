@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import DType, LayerKind
 from orinport.model.lower.arguments import axis_of, integer, integers, need, real
-from orinport.model.lower.network import Network, Ref, Refused
+from orinport.model.lower.network import Network, Ref, Refused, Unclear
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -27,7 +27,7 @@ __all__ = [
 
 def _rank(ref: Ref) -> int:
     if ref.shape is None:
-        raise Refused("The rank of the input is unknown.")
+        raise Unclear("The rank of the input is unknown.")
     return len(ref.shape)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import DType, LayerKind
 from orinport.model.lower.arguments import integer, integers, need, real
-from orinport.model.lower.network import Network, Ref, Refused
+from orinport.model.lower.network import Network, Ref, Refused, Unclear
 from orinport.model.lower.window import Window, window_of
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def global_pool(op: str) -> Callable[[Network, ir.Node, Inputs], Outputs]:
 
 def _spatial_axes(ref: Ref) -> list[int]:
     if ref.shape is None:
-        raise Refused("The rank of the input is unknown.")
+        raise Unclear("The rank of the input is unknown.")
     return list(range(2, len(ref.shape)))
 
 

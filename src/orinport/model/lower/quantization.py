@@ -8,7 +8,7 @@ import numpy as np
 
 from orinport.model.layer import DType, LayerKind
 from orinport.model.lower.arguments import axis_of, integer, need, refuse_types
-from orinport.model.lower.network import Network, Ref, Refused, Weights
+from orinport.model.lower.network import Network, Ref, Refused, Unclear, Weights
 from orinport.model.lower.types import trt_type_of_code
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _add(net: Network, node: ir.Node, inputs: Inputs, kind: LayerKind, custom: D
         refuse_types(zero_operand, DType.UINT8)
     data = net.tensor(need(inputs, 0))
     if data.shape is None:
-        raise Refused("The shape of the input is unknown.")
+        raise Unclear("The shape of the input is unknown.")
     scale_operand = need(inputs, 1)
     _check_scale(scale_operand)
     scale = net.tensor(scale_operand)

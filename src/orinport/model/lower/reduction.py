@@ -15,7 +15,7 @@ from orinport.model.lower.arguments import (
     whole_numbers,
 )
 from orinport.model.lower.elementwise import chain, unary, zeros_like
-from orinport.model.lower.network import Network, Ref, Refused, Weights
+from orinport.model.lower.network import Network, Ref, Refused, Unclear, Weights
 from orinport.model.lower.reshape import flatten_to
 from orinport.model.lower.slicing import decode_bounds, slice_sizes
 from orinport.model.lower.vector import (
@@ -59,7 +59,7 @@ __all__ = [
 
 def _rank(ref: Ref) -> int:
     if ref.shape is None:
-        raise Refused("The rank of the input is unknown.")
+        raise Unclear("The rank of the input is unknown.")
     return len(ref.shape)
 
 
@@ -198,7 +198,7 @@ def axis_length(net: Network, ref: Ref, axis: int, shape: tuple[int, ...] = (), 
     """The length of an axis as a tensor of the given shape: a scalar, or one element."""
     if not net.parser.has("axis_length_shape"):
         if ref.shape is None:
-            raise Refused("The shape of the input is unknown.")
+            raise Unclear("The shape of the input is unknown.")
         return net.constant(ref.shape[axis], DType.INT32, shape)
     rank = _rank(ref)
     import numpy as np
@@ -374,7 +374,7 @@ def _cumsum_loop(net: Network, ref: Ref, axis: int, exclusive: bool, reverse: bo
         start[axis] = 1 if reverse else 0
         ref = net.slice(ref, start, shape, [1] * len(shape), base=net.helper("ShapeSlice"))
     limit = axis_length(net, ref, axis)
-    net.add(LayerKind.TRIP_LIMIT, (limit,), None, DType.UNKNOWN, {"limit": "COUNT"}, base=None)
+    net.add_layer(LayerKind.TRIP_LIMIT, (limit,), (), {"limit": "COUNT"}, base=None)
     rest = (*shape[:axis], *shape[axis + 1 :])
     item = net.add(LayerKind.ITERATOR, (ref,), rest, ref.dtype, {"axis": axis, "reverse": reverse}, base=None)
     part = net.squeeze(part, [axis])

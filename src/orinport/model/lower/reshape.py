@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import DType, LayerKind
 from orinport.model.lower.arguments import axis_of, integer, integers, need, refuse_types, text, whole_numbers
-from orinport.model.lower.network import Network, Ref, Refused
+from orinport.model.lower.network import Network, Ref, Refused, Unclear
 from orinport.model.lower.vector import (
     Vector,
     add_slice,
@@ -47,7 +47,7 @@ __all__ = [
 
 def _shape(ref: Ref) -> tuple[int, ...]:
     if ref.shape is None:
-        raise Refused("The shape of the input is unknown.")
+        raise Unclear("The shape of the input is unknown.")
     return ref.shape
 
 
@@ -165,7 +165,7 @@ def transpose(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     order = integers(node, "perm")
     if order is None:
         if operand.shape is None:
-            raise Refused("The rank of the input is unknown.")
+            raise Unclear("The rank of the input is unknown.")
         order = tuple(reversed(range(len(operand.shape))))
     order = tuple(axis_of(axis, len(order)) for axis in order)
     if sorted(order) != list(range(len(order))) or len(order) != len(operand.shape or order):
@@ -182,7 +182,7 @@ def expand(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     old = shape_of(net, ref)
     shape = of_operand(net, need(inputs, 1))
     if old.size is None or shape.size is None:
-        raise Refused("The rank of the input is unknown.")
+        raise Unclear("The rank of the input is unknown.")
     rank = max(shape.size, old.size)
     dims = join(net, known(*([1] * (rank - old.size))), old)
     if rank != old.size:

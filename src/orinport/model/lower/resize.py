@@ -8,7 +8,7 @@ import numpy as np
 
 from orinport.model.layer import DType, LayerKind
 from orinport.model.lower.arguments import axis_of, integer, integers, need, real, reals, refuse_types, text
-from orinport.model.lower.network import Network, Ref, Refused, Weights
+from orinport.model.lower.network import Network, Ref, Refused, Unclear, Weights
 from orinport.model.lower.vector import interlace, of_tensor, shape_of, subscripts_of
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def resize(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     refuse_types(need(inputs, 0), DType.BOOL, DType.UINT8)
     ref = net.tensor(need(inputs, 0))
     if ref.shape is None:
-        raise Refused("The shape of the input is unknown.")
+        raise Unclear("The shape of the input is unknown.")
     rank = len(ref.shape)
     if rank == 0:
         raise Refused("A scalar cannot be resized.")
@@ -196,7 +196,7 @@ def upsample(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     refuse_types(need(inputs, 0), DType.BOOL, DType.UINT8)
     ref = net.tensor(need(inputs, 0))
     if ref.shape is None or not ref.shape:
-        raise Refused("The shape of the input is unknown or that of a scalar.")
+        raise Unclear("The shape of the input is unknown or that of a scalar.")
     attributes: dict[str, Any] = {
         "mode": "LINEAR" if text(node, "mode", "nearest") in {"linear", "bilinear"} else "NEAREST",
         "coordinate_transformation": "ASYMMETRIC",

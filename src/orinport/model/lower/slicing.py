@@ -18,7 +18,7 @@ from orinport.model.lower.arguments import (
     text,
     whole_numbers,
 )
-from orinport.model.lower.network import Network, Ref, Refused, Weights, pick, slice_attributes
+from orinport.model.lower.network import Network, Ref, Refused, Unclear, Weights, pick, slice_attributes
 from orinport.model.lower.vector import (
     Vector,
     add_slice,
@@ -106,7 +106,7 @@ def slice_op(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     ref = net.tensor(need(inputs, 0))
     dims = shape_of(net, ref)
     if dims.size is None:
-        raise Refused("The rank of the input is unknown.")
+        raise Unclear("The rank of the input is unknown.")
     if net.opset < 10:
         starts, ends = (known(*(integers(node, name) or ())) for name in ("starts", "ends"))
         axes = known(*(integers(node, "axes") or range(starts.size or 0)))
@@ -190,7 +190,7 @@ def split(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     refuse_types(need(inputs, 0), DType.UINT8)
     ref = net.tensor(need(inputs, 0))
     if ref.shape is None:
-        raise Refused("The shape of the input is unknown.")
+        raise Unclear("The shape of the input is unknown.")
     rank = len(ref.shape)
     axis = axis_of(integer(node, "axis", 0), rank)
     count = len(node.outputs)
@@ -256,7 +256,7 @@ def pad(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     refuse_types(operand, DType.UINT8)
     ref = net.tensor(operand)
     if ref.shape is None:
-        raise Refused("The shape of the input is unknown.")
+        raise Unclear("The shape of the input is unknown.")
     mode = _PAD_MODES.get(text(node, "mode", "constant"))
     if mode is None or (mode == "WRAP" and not net.parser.has("int64")):
         raise Refused(f"The mode {text(node, 'mode', 'constant')!r} is not taken.")
