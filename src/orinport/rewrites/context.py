@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
+from orinport.model.model import display_name as label
 from orinport.rewrites.rewrite import Safety
 from orinport.targets.catalogue import catalogue_rows, rows_for
 from orinport.targets.target import Precision
@@ -28,14 +29,6 @@ MOVERS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "
 """Operators that compute nothing: off the DLA they weigh less than any other."""
 
 MAIN_DOMAINS = ("", "ai.onnx")
-
-
-def label(node: ir.Node) -> str:
-    """The node's display name: its name, or `OpType:output` if it has none."""
-    if node.name:
-        return node.name
-    output = next((value.name for value in node.outputs if value.name), "")
-    return f"{node.op_type}:{output}"
 
 
 @dataclass(frozen=True, slots=True)

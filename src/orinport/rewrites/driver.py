@@ -428,6 +428,7 @@ class _Driver:
                     continue
                 if value.is_initializer() and not value.is_graph_input():
                     self.graph.initializers.pop(value.name or "")
+                    self._digests.forget(value.const_value)
                 producer = value.producer()
                 if producer is not None:
                     stack.append(producer)

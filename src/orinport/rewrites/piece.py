@@ -35,6 +35,10 @@ class Digests:
     def __init__(self) -> None:
         self._known: dict[int, tuple[ir.TensorProtocol, bytes]] = {}
 
+    def forget(self, tensor: ir.TensorProtocol | None) -> None:
+        """Let go of a tensor that left the network."""
+        self._known.pop(id(tensor), None)
+
     def of(self, tensor: ir.TensorProtocol) -> bytes:
         """BLAKE2 over type, shape and bytes."""
         known = self._known.get(id(tensor))
