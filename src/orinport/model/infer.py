@@ -12,14 +12,14 @@ import contextlib
 from collections import deque
 from importlib import import_module
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import onnx
 import onnx.shape_inference
 import onnx_ir as ir
 
 from orinport.errors import OrinportError
-from orinport.model.model import DEFECT, shape_of
+from orinport.model.model import DEFECT
 from orinport.model.structure import MAX_ELEMENTS, quote, schema_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from orinport.model.fold import Folder
 
 
-__all__ = ["complete", "infer_proto", "is_registered", "register"]
+__all__ = ["assign_types", "complete", "infer_proto", "is_registered", "register", "take_types"]
 
 
 _FUNCTIONS: dict[tuple[str, str], Any] = {}
@@ -60,30 +60,84 @@ def infer_proto(proto: onnx.ModelProto) -> onnx.ModelProto:
         return proto
 
 
+def take_types(graph: onnx.GraphProto) -> dict[str, bytes]:
+    """Remove what `graph` says about the types of its values, and return it, serialized, by name.
+
+    onnx_ir would make objects of its own for every value; most values of a network share a handful of types.
+    """
+    types = {info.name: info.type.SerializeToString() for info in graph.value_info}
+    graph.ClearField("value_info")
+    return types
+
+
+def assign_types(graph: ir.Graph, types: Mapping[str, bytes]) -> set[ir.Value]:
+    """Give the values of `graph` their types and shapes; returns those that are not known completely."""
+    decoded: dict[bytes, _Decoded] = {}
+    outputs = set(graph.outputs)
+    gaps: set[ir.Value] = set()
+    for node in graph:
+        for value in node.outputs:
+            data = types.get(value.name or "")
+            if data is None:
+                if value.name and not (value in outputs and _known(value)):
+                    gaps.add(value)
+                continue
+            entry = decoded.get(data)
+            if entry is None:
+                entry = decoded[data] = _decode(data)
+                _refuse_absurd(value.name or "", entry.shape)
+            value.shape = entry.shape
+            value.type = entry.type if entry.dtype is None else ir.TensorType(entry.dtype)
+            if not entry.known:
+                gaps.add(value)
+    return gaps
+
+
+class _Decoded(NamedTuple):
+    """A type that many values have: `dtype` if it is a tensor's, whose type object every value needs for itself."""
+
+    type: ir.TypeProtocol | None
+    dtype: ir.DataType | None
+    shape: ir.Shape | None
+    known: bool
+
+
+def _decode(data: bytes) -> _Decoded:
+    proto = onnx.TypeProto.FromString(data)
+    shape = ir.serde.deserialize_type_proto_for_shape(proto)
+    type_ = ir.serde.deserialize_type_proto_for_type(proto)
+    dtype = type_.dtype if isinstance(type_, ir.TensorType) and type_.denotation is None else None
+    return _Decoded(type_, dtype, shape, _known(ir.Value(type=type_, shape=shape)))
+
+
 def complete(
-    model: ir.Model, declared: Mapping[str, onnx.TypeProto], symbols: Mapping[str, int], folder: Folder
+    model: ir.Model,
+    gaps: set[ir.Value],
+    declared: Mapping[str, onnx.TypeProto],
+    symbols: Mapping[str, int],
+    folder: Folder,
 ) -> None:
     """Fold what is constant and fill the types and shapes that are missing, in one walk over the main graph.
 
-    `declared` is what the file says about values, `symbols` the values of its named dimensions.
+    `gaps` are the values whose type or shape is not known yet, `declared` is what the file says about values,
+    `symbols` are the values of its named dimensions.
     """
     nodes = deque(model.graph)
     single = _SingleNode(model, folder)
     while nodes:
         node = nodes.popleft()
-        taken = folder.branch(node)
-        if taken is not None:
+        if node.op_type == "If" and (taken := folder.branch(node)) is not None:
+            gaps.update(value for inner in taken for value in inner.outputs if not _known(value))
             nodes.extendleft(reversed(taken))
             continue
-        gaps = [value for value in node.outputs if value.name and not _known(value)]
-        if gaps:
+        missing = [value for value in node.outputs if value in gaps]
+        if missing:
             single.infer(node)
         folder.fold(node)
-        for value in gaps:
+        for value in missing:
             if not _known(value):
                 _declare(value, declared.get(value.name or ""), symbols)
-        for value in node.outputs:
-            _refuse_absurd(value)
+            _refuse_absurd(value.name or "", value.shape)
 
 
 def _known(value: ir.Value) -> bool:
@@ -92,11 +146,11 @@ def _known(value: ir.Value) -> bool:
     return all(type(d) is int for d in value.shape.dims)
 
 
-def _refuse_absurd(value: ir.Value) -> None:
-    shape = shape_of(value)
-    if shape is not None and prod(shape) > MAX_ELEMENTS:
-        shown = "x".join(str(d) for d in shape)
-        raise OrinportError(f"The value {quote(value.name or '')} would have the absurd shape {shown}.")
+def _refuse_absurd(name: str, shape: ir.Shape | None) -> None:
+    dims = [d for d in shape.dims if isinstance(d, int)] if shape is not None else []
+    if prod(dims) > MAX_ELEMENTS:
+        shown = "x".join(str(d) for d in dims)
+        raise OrinportError(f"The value {quote(name)} would have the absurd shape {shown}.")
 
 
 def _declare(value: ir.Value, proto: onnx.TypeProto | None, symbols: Mapping[str, int]) -> None:

@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from orinport.errors import OrinportError
 from orinport.model.external import ExternalData
 from orinport.model.fold import Folder
-from orinport.model.infer import complete, infer_proto
+from orinport.model.infer import assign_types, complete, infer_proto, take_types
 from orinport.model.model import Model
 from orinport.model.shapes import apply_shapes, parse_shapes
 from orinport.model.skeleton import Skeleton, build_skeleton, readable, stub
@@ -64,12 +64,14 @@ class _Given:
 
 def _load(given: _Given, wanted: Mapping[str, tuple[int, ...]]) -> Model:
     external = ExternalData(None if given.path is None else given.path.parent)
-    check_structure(given.proto, frozenset(given.held))
+    check_structure(given.proto)
     skeleton = build_skeleton(given.proto, external, given.held)
     symbols = apply_shapes(skeleton.proto.graph.input, wanted)
-    model = _to_ir(infer_proto(skeleton.take()), skeleton)
+    proto = infer_proto(skeleton.take())
+    types = take_types(proto.graph)
+    model = _to_ir(proto, skeleton)
     folder = Folder(model)
-    complete(model, skeleton.declared, symbols, folder)
+    complete(model, assign_types(model.graph, types), skeleton.declared, symbols, folder)
     if folder.changed:
         _drop_unused_initializers(model.graph)
     return Model(model, given.name, given.path)
@@ -83,7 +85,9 @@ def _to_ir(proto: onnx.ModelProto, skeleton: Skeleton) -> ir.Model:
         raise OrinportError(f"The network cannot be read: {error}") from error
     for name, value in model.graph.initializers.items():
         tensor = skeleton.initializers[name]
-        value.const_value, value.type, value.shape = tensor, ir.TensorType(tensor.dtype), ir.Shape(tensor.shape.numpy())
+        value.const_value, value.type = tensor, ir.TensorType(tensor.dtype)
+        if value.shape is None:
+            value.shape = ir.Shape(tensor.shape.numpy())
     if skeleton.tensors:
         for node in model.graph.all_nodes():
             _restore(node, skeleton.tensors)

@@ -86,6 +86,7 @@ _FIELD_OF_TYPE = {
     onnx.AttributeProto.GRAPH: "g",
     onnx.AttributeProto.TYPE_PROTO: "tp",
 }
+_WITH_GRAPHS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 _SPARSE = (onnx.AttributeProto.SPARSE_TENSOR, onnx.AttributeProto.SPARSE_TENSORS)
 
 
@@ -103,17 +104,17 @@ def label(node: onnx.NodeProto) -> str:
     return f"{quote(node.op_type, 40)[1:-1]} node with output {quote(output)}"
 
 
-def check_structure(proto: onnx.ModelProto, known_data: frozenset[str] = frozenset()) -> None:
+def check_structure(proto: onnx.ModelProto) -> None:
     """Raise OrinportError for the first thing that makes `proto` unusable.
 
-    `known_data` are locations of external data that stand for tensors held elsewhere and need no check.
+    Cycles and external data are left to those who sort the nodes and find the data.
     """
     if not proto.HasField("graph") or not (proto.graph.node or proto.graph.output):
         raise OrinportError("The file holds no ONNX network.", "Is it an .onnx file?")
     opset = check_opsets(proto.opset_import, proto.graph.node)[""]
     if not proto.graph.output:
         raise OrinportError("The network has no outputs.")
-    walk = _Walk(opset, known_data)
+    walk = _Walk(opset)
     called = {(f.domain, f.name, getattr(f, "overload", "")) for f in proto.functions}
     if len(called) != len(proto.functions):
         raise OrinportError("The file defines a model-local function twice.")
@@ -200,9 +201,8 @@ def _text(name: str | bytes, what: str) -> str:
 class _Walk:
     """One walk over all graphs of a model."""
 
-    def __init__(self, opset: int, known_data: frozenset[str]) -> None:
+    def __init__(self, opset: int) -> None:
         self.opset = opset
-        self.known_data = known_data
 
     def function(self, function: onnx.FunctionProto) -> None:
         where = f"the model-local function {quote(function.name)}"
@@ -213,7 +213,7 @@ class _Walk:
             raise OrinportError(f"{where[0].upper()}{where[1:]} has unnamed or repeated inputs.")
         imports = function.opset_import
         opset = check_opsets(imports, function.node)[""] if imports else self.opset
-        walk = _Walk(opset, self.known_data)
+        walk = _Walk(opset)
         walk.nodes(function.node, set(names), [], 0, where, function.output)
 
     def graph(self, graph: onnx.GraphProto, outer: list[set[str]], depth: int, where: str) -> None:
@@ -252,7 +252,8 @@ class _Walk:
         known = set(defined)
         for node in nodes:
             for name in node.output:
-                _text(name, "a value's name")
+                if type(name) is not str or len(name) > _MAX_NAME:
+                    _text(name, "a value's name")
                 if name and name in known:
                     raise OrinportError(f"In {where} the value {quote(name)} is defined twice, again by {label(node)}.")
                 known.add(name)
@@ -265,9 +266,10 @@ class _Walk:
                 raise OrinportError(f"The output {quote(name)} of {where} is made by no node.")
 
     def node(self, node: onnx.NodeProto, scopes: list[set[str]], depth: int) -> None:
-        _text(node.name, "a node's name")
-        domain = _text(node.domain, "an operator's domain")
-        op_type = _text(node.op_type, "an operator's name")
+        op_type, domain = node.op_type, node.domain
+        for text in (node.name, op_type, domain):
+            if type(text) is not str or len(text) > _MAX_NAME:
+                _text(text, "the name of a node, an operator or a domain")
         if not op_type:
             raise OrinportError(f"The {label(node)} has no operator.")
         local = scopes[-1]
@@ -285,7 +287,8 @@ class _Walk:
     def _arity(self, node: onnx.NodeProto, demands: _Demands) -> None:
         (least, most), (least_out, most_out) = demands.inputs, demands.outputs
         given = node.input
-        if not least <= len(given) <= most or any(not given[i] for i in demands.needed if i < len(given)):
+        left_out = "" in given and any(not given[i] for i in demands.needed if i < len(given))
+        if left_out or not least <= len(given) <= most:
             wanted = str(least) if least == most else f"{least} to {most}" if most < 1 << 30 else f"at least {least}"
             count = sum(bool(name) for name in given)
             raise OrinportError(f"The {label(node)} has {count} inputs; opset {self.opset} wants {wanted}.")
@@ -447,8 +450,9 @@ def sorted_nodes(nodes: Sequence[onnx.NodeProto], defined: Iterable[str] = ()) -
     ready = set(defined)
     produced = {name for node in nodes for name in node.output if name}
     for node in nodes:
-        if any(name in produced and name not in ready for name in _reads(node)):
-            return _resorted(nodes)
+        for name in _reads(node):
+            if name not in ready and name in produced:
+                return _resorted(nodes)
         ready.update(node.output)
     return nodes
 
@@ -492,8 +496,11 @@ def _cycle(nodes: Sequence[onnx.NodeProto], before: list[set[int]], waiting: lis
 
 def _reads(node: onnx.NodeProto) -> Iterable[str]:
     """Names that the node reads, those that its subgraphs take from outside included."""
-    if not any(a.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for a in node.attribute):
-        return list(node.input)
+    for attribute in node.attribute:
+        if attribute.type in _WITH_GRAPHS:
+            break
+    else:
+        return node.input  # type: ignore[no-any-return]
     names = set(node.input)
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs) if attribute.type else ():
