@@ -50,6 +50,11 @@ def test_every_word_of_the_script_is_quoted(trt, tmp_path):
     assert "'" in lines[0]
 
 
+def test_warnings_are_errors_only_if_asked_for(trt, tmp_path):
+    assert "-DORINPORT_WERROR=ON" in commands(PluginBuild(trt, tmp_path, strict=True))[0]
+    assert "-DORINPORT_WERROR=ON" not in commands(PluginBuild(trt, tmp_path))[0]
+
+
 def test_toolchains_are_files_that_exist(trt, tmp_path):
     for name in ("jetson", "drive"):
         build = PluginBuild(trt, tmp_path, toolchain=name)

@@ -159,7 +159,7 @@ def build_with_kernels(trt_root, tmp_path_factory):
     _need("cmake", "c++", "make")
     if find_nvcc() is None:
         pytest.skip("nvcc is not installed")
-    plan = PluginBuild(trt_root, tmp_path_factory.mktemp("kernels"))
+    plan = PluginBuild(trt_root, tmp_path_factory.mktemp("kernels"), strict=True)
     build_plugin(plan)
     return plan
 
@@ -176,7 +176,7 @@ def test_kernels_compile_without_warnings_and_pass_the_harness(build_with_kernel
 @pytest.mark.slow
 def test_the_plugins_of_aarch64_pass_the_harness(trt_root, tmp_path):
     _need("cmake", "make", "aarch64-linux-gnu-g++", "qemu-aarch64")
-    build = PluginBuild(trt_root, tmp_path, toolchain="jetson", kernels=False)
+    build = PluginBuild(trt_root, tmp_path, toolchain="jetson", kernels=False, strict=True)
     build_plugin(build)
     command = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", build.harness, build.library, "--fuzz", "200"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

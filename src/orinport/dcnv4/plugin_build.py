@@ -40,7 +40,7 @@ class PluginBuild:
 
     `architectures` are CUDA architectures as CMake spells them (`87` is Orin's); `toolchain` is `jetson`, `drive` or a
     CMake toolchain file, empty for a native build. Without `kernels` everything but the launches works, and no nvcc is
-    needed. `sanitize` names sanitizers (`address,undefined`) for plugin and harness.
+    needed. `sanitize` names sanitizers (`address,undefined`) for plugin and harness; `strict` makes warnings errors.
     """
 
     trt_root: Path
@@ -49,6 +49,7 @@ class PluginBuild:
     toolchain: str = ""
     kernels: bool = True
     sanitize: str = ""
+    strict: bool = False
     jobs: int = 2
 
     def __post_init__(self) -> None:
@@ -126,6 +127,8 @@ def commands(build: PluginBuild) -> tuple[tuple[str, ...], ...]:
         configure.append(f"-DCMAKE_TOOLCHAIN_FILE={build.toolchain_file}")
     elif build.kernels and (nvcc := find_nvcc()) is not None:
         configure.append(f"-DCMAKE_CUDA_COMPILER={nvcc}")
+    if build.strict:
+        configure.append("-DORINPORT_WERROR=ON")
     if build.sanitize:
         configure += [f"-DORINPORT_SANITIZE={build.sanitize}", "-DCMAKE_BUILD_TYPE=Debug"]
     return tuple(configure), ("cmake", "--build", str(build.folder), "--parallel", str(build.jobs))

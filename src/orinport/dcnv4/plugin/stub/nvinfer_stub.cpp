@@ -10,6 +10,9 @@
 
 // The registry of TensorRT 8 and 10 has methods over IPluginCreator that are deprecated and must be there all the same.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Winconsistent-missing-override"  // some minor versions declare more than others
+#endif
 
 #define STUB_TENSORRT (NV_TENSORRT_MAJOR * 100 + NV_TENSORRT_MINOR)
 
