@@ -34,6 +34,11 @@ _COMMANDS = {
         "Predict time, bound, utilisation and bytes of every layer, without a board.",
     ),
     "rewrite": ("orinport.cli.rewrite:rewrite", "List, explain and apply the rewrites by themselves."),
+    "dcnv4": (
+        "orinport.cli.dcnv4:app",
+        "Export networks with DCNv4, fuse and convert their operators, build and measure the kernels.",
+    ),
+    "classify": ("orinport.cli.classify:classify", "Classify pictures with a network, in ONNX Runtime."),
     "verify": (
         "orinport.cli.verify:verify",
         "Compare two models, or a bundle with its original, on random inputs.",

@@ -224,7 +224,7 @@ def reshape_to(builder: Builder, value: ir.Value, shape: Sequence[object]) -> ir
     if numbers.count(-1) > 1:
         raise RefusedError("more than one dimension is dynamic")
     dtype = builder.context.dtype(value)
-    return builder.op("Reshape", value, builder.ints(numbers), shape=shape, dtype=dtype)
+    return builder.op("Reshape", value, builder.ints(numbers), shape=shape, dtype=dtype)  # type: ignore[arg-type]
 
 
 def _keeps_last(before: ir.Value, after: ir.Value, context: RewriteContext) -> bool:

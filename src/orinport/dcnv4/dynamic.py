@@ -1,0 +1,133 @@
+"""Networks with a dynamic batch, although everything here works on numbers.
+
+A network is read at two batches. What differs between the two depends on the batch; reshapes are opened there, and
+the inputs get their symbols back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from orinport.dcnv4.infer import complete_shapes
+from orinport.errors import OrinportError
+from orinport.model.load import load
+from orinport.model.model import Model
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["BATCHES", "Dims", "dynamic_again", "dynamic_inputs", "load_any", "with_batch"]
+
+BATCHES = (2, 3)
+"""Batches at which a dynamic network is read."""
+
+Dims = dict[str, list[int | str]]
+"""Dimensions of inputs, symbols by name."""
+
+
+def load_any(source: Any) -> Model:
+    """As `orinport.model.load`, but a dynamic batch stays dynamic. Raises OrinportError if it cannot."""
+    dims = dynamic_inputs(source)
+    if not dims:
+        return load(source)
+    first, second = (load(source, shapes=with_batch(dims, batch)) for batch in BATCHES)
+    return dynamic_again(first, second, dims)
+
+
+def dynamic_inputs(source: Any) -> Dims:
+    """Inputs with dimensions that are not numbers, with all their dimensions."""
+    if isinstance(source, (Model, ir.Model)):
+        graph = source.graph
+        shapes = {value.name or "": value.shape for value in graph.inputs if value.name not in graph.initializers}
+        named = {name: [d if isinstance(d, int) else d.value or "batch" for d in s or ()] for name, s in shapes.items()}
+        return _checked(named)
+    proto = source
+    if isinstance(source, (str, Path, bytes)):
+        proto = onnx.ModelProto()
+        try:
+            proto.ParseFromString(source if isinstance(source, bytes) else Path(source).read_bytes())
+        except Exception:  # load() says better what is wrong
+            return {}
+    if not isinstance(proto, onnx.ModelProto):
+        return {}
+    constant = {tensor.name for tensor in proto.graph.initializer}
+    inputs: Dims = {}
+    for value in proto.graph.input:
+        if value.name not in constant:
+            dims = value.type.tensor_type.shape.dim
+            inputs[value.name] = [d.dim_value if d.HasField("dim_value") else d.dim_param or "batch" for d in dims]
+    return _checked(inputs)
+
+
+def _checked(inputs: Dims) -> Dims:
+    """Those that have a dynamic dimension, which must be the first."""
+    found = {name: dims for name, dims in inputs.items() if any(isinstance(dim, str) for dim in dims)}
+    for name, dims in found.items():
+        if len({dim for dim in dims if isinstance(dim, str)}) > 1 or not isinstance(dims[0], str):
+            raise OrinportError(
+                f"The input {name!r} is dynamic in more than its batch: {'x'.join(map(str, dims))}.",
+                "Fix height and width first.",
+            )
+    return found
+
+
+def with_batch(dims: Dims, batch: int) -> dict[str, list[int]]:
+    return {name: [dim if isinstance(dim, int) else batch for dim in each] for name, each in dims.items()}
+
+
+def dynamic_again(first: Model, second: Model, dims: Dims) -> Model:
+    """One network with dynamic inputs from the same network at two batches."""
+    for node, other in zip(first.graph, second.graph, strict=True):
+        assert node.op_type == other.op_type, "rewriting depends on the batch"
+        for index, (value, twin) in enumerate(zip(node.inputs, other.inputs, strict=True)):
+            if value is None or twin is None or value.const_value is None or value.const_value is twin.const_value:
+                continue
+            _same_or_open(first, node, index, twin)
+    for value in first.graph.inputs:
+        if value.name in dims:
+            value.shape = ir.Shape(dims[value.name])
+    for node in first.graph:
+        for value in node.outputs:
+            if value.const_value is None:
+                value.shape = None
+    complete_shapes(first.ir)
+    return replace(first, _values={})
+
+
+def _same_or_open(model: Model, node: ir.Node, index: int, twin: ir.Value) -> None:
+    """Leave a constant that is equal at both batches; open the dimension of a reshape that is not."""
+    value = node.inputs[index]
+    assert value is not None
+    assert value.const_value is not None
+    assert twin.const_value is not None
+    ours, theirs = value.const_value.numpy(), twin.const_value.numpy()
+    if ours.shape == theirs.shape and np.array_equal(ours, theirs, equal_nan=ours.dtype.kind == "f"):
+        return
+    target = _open(ours, theirs) if node.op_type == "Reshape" and index == 1 else None
+    if target is None:
+        raise OrinportError(
+            f"The input {index} of {node.op_type} {node.name!r} depends on the batch and cannot be kept dynamic.",
+            "Give the network a fixed batch.",
+        )
+    name = f"{value.name}_dynamic"
+    opened = model.graph.initializers.get(name)
+    if opened is None:
+        tensor = ir.tensor(target, name=name)
+        opened = ir.Value(name=name, shape=ir.Shape(target.shape), type=ir.TensorType(tensor.dtype), const_value=tensor)
+        model.graph.register_initializer(opened)
+    node.replace_input_with(index, opened)
+    if value.name and not value.uses():
+        model.graph.initializers.pop(value.name, None)
+
+
+def _open(ours: NDArray[Any], theirs: NDArray[Any]) -> NDArray[Any] | None:
+    """The target of a reshape with the one dimension that differs left open."""
+    if ours.shape != theirs.shape or np.count_nonzero(ours != theirs) != 1 or -1 in ours:
+        return None
+    return np.where(ours == theirs, ours, -1)
