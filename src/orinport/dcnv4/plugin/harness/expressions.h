@@ -20,7 +20,9 @@ public:
 
     bool isConstant() const override { return constant_; }
     Extent getConstantValue() const override { return constant_ ? value_ : 0; }
-    bool isSizeTensor() const { return false; }
+#if NV_TENSORRT_MAJOR >= 10
+    bool isSizeTensor() const override { return false; }
+#endif
 
     Extent evaluate() const { return value_; }
     bool known() const { return constant_; }
