@@ -9,12 +9,17 @@ from typing import Final
 
 __all__ = [
     "AVERAGE_POOL_TO_INCLUSIVE",
+    "CONV_TRANSPOSE_TO_UNPADDED",
+    "FUSE_SCALE_INTO_CONV",
     "GEMM_TO_CONV",
     "MATMUL_TO_CONV",
     "REDUCE_TO_POOL",
     "REMOVE_IDENTITY",
     "RESIZE_SIZES_TO_SCALES",
     "SOFTMAX_TO_CHANNELS",
+    "SPLIT_AVERAGE_POOL",
+    "SPLIT_MAX_POOL",
+    "WINDOWS_TO_4D",
 ]
 
 MATMUL_TO_CONV: Final = ("matmul-to-conv", "exact")
@@ -24,3 +29,8 @@ RESIZE_SIZES_TO_SCALES: Final = ("resize-sizes-to-scales", "exact")
 AVERAGE_POOL_TO_INCLUSIVE: Final = ("average-pool-to-inclusive", "exact")
 REMOVE_IDENTITY: Final = ("remove-identity", "exact")
 SOFTMAX_TO_CHANNELS: Final = ("softmax-to-channels", "exact")
+CONV_TRANSPOSE_TO_UNPADDED: Final = ("conv-transpose-to-unpadded", "exact")
+FUSE_SCALE_INTO_CONV: Final = ("fuse-scale-into-conv", "exact")
+SPLIT_AVERAGE_POOL: Final = ("split-average-pool", "exact")
+SPLIT_MAX_POOL: Final = ("split-max-pool", "exact")
+WINDOWS_TO_4D: Final = ("windows-to-4d", "exact")

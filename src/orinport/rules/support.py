@@ -26,10 +26,12 @@ __all__ = [
     "by",
     "cbuf_banks",
     "finding",
+    "fuses_into_convolution",
     "holding",
     "is_boolean",
     "is_cast_on_dla",
     "is_or_equal",
+    "is_per_channel",
     "is_truth",
     "resize_scales",
     "slice_extent",
@@ -177,6 +179,36 @@ def takes_comparison(layer: Layer, context: Context) -> bool:
     if layer["op"] == "OR":
         return True  # is_or_equal() has looked at its parts
     return any(layer["op"] in row.values["allowed"] for row in holding(context, ("K01a", "K01b", "K01c")))
+
+
+def is_per_channel(constant: Tensor, other: Tensor) -> bool:
+    """True if `constant` is one, with one value or one for each channel of `other`."""
+    if not constant.constant or constant.shape is None or other.shape is None:
+        return False
+    if constant.volume == 1:
+        return True
+    *before, channels, height, width = (1, 1, 1, *constant.shape)
+    return height == width == 1 and set(before) == {1} and len(other.shape) > 2 and channels == other.shape[-3]
+
+
+def fuses_into_convolution(layer: Layer, context: Context) -> bool:
+    """True if what the layer does to each channel fits into the convolution before it, which nothing else reads."""
+    runtime = layer.runtime_inputs
+    if len(runtime) != 1:
+        return False
+    if layer.kind is LayerKind.ELEMENTWISE:
+        if len(layer.inputs) != 2 or layer["op"] not in ("SUM", "PROD", "SUB", "DIV"):
+            return False
+        constant = layer.inputs[0] if layer.inputs[0].constant else layer.inputs[1]
+        if layer["op"] == "DIV" and constant is layer.inputs[0]:
+            return False
+        if not is_per_channel(constant, runtime[0]):
+            return False
+    maker = context.producers.get(runtime[0].name)
+    if maker is None or maker.kind not in (LayerKind.CONVOLUTION, LayerKind.DECONVOLUTION):
+        return False
+    alone = len(context.consumers.get(runtime[0].name, ())) == 1 and runtime[0].name not in context.outputs
+    return alone and bool(maker["constant_kernel"])
 
 
 def resize_scales(layer: Layer) -> tuple[float, ...] | None:

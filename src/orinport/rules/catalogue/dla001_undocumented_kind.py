@@ -3,7 +3,7 @@
 ## What it checks
 Whether the kind of layer stands in any list of what the DLA takes or refuses. These do not: scatter, top-k,
 non-zero, non-maximum suppression, recurrent layers, loops, conditions, einsum, padding, instance, layer and
-group normalisation, cumulative sums, grid sampling, and a few that only compute indices.
+group normalisation, cumulative sums, grid sampling, attention, and a few that only compute indices.
 
 ## Why it matters
 They are most likely refused, but that follows from absence only. So the verdict is `unknown`, which never
@@ -81,7 +81,10 @@ class UndocumentedKind(LayerRule):
         LayerKind.FILL,
         LayerKind.SHAPE,
         LayerKind.ASSERTION,
-        LayerKind.DYNAMIC_QUANTIZE,
+        LayerKind.ATTENTION_INPUT,
+        LayerKind.ATTENTION_OUTPUT,
+        LayerKind.ROTARY_EMBEDDING,
+        LayerKind.KV_CACHE_UPDATE,
     )
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:

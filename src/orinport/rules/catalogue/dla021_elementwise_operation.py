@@ -17,7 +17,8 @@ Division by a constant: multiply by its inverse. Square: multiply the tensor wit
 with TensorRT 10.3 or later.
 
 ## Fix safety
-No rewrite is applied.
+The rewrite fuse-scale-into-conv is exact up to rounding: a division by a constant per channel behind a convolution
+goes into its weights.
 
 ## Source
 Rows E01 to E03e, E06, OP20, OP21 and OP23: NvInfer.h, developer guides, operator reference, current
@@ -30,8 +31,9 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
+from orinport.rules.fixes import FUSE_SCALE_INTO_CONV
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import COMPARISONS, finding, holding, is_boolean, is_or_equal
+from orinport.rules.support import COMPARISONS, finding, fuses_into_convolution, holding, is_boolean, is_or_equal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -56,6 +58,7 @@ class ElementwiseOperation(LayerRule):
     title = "Element-wise operation that the DLA does not take"
     rows = ("E01", "E02", "E03a", "E03b", "E03c", "E03d", "E03e", "E06", "OP20", "OP21", "OP23")
     kinds = (LayerKind.ELEMENTWISE,)
+    fix = FUSE_SCALE_INTO_CONV
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         op, rows = layer["op"], context.rows
@@ -77,6 +80,7 @@ class ElementwiseOperation(LayerRule):
                     value=op,
                     limit=_taken(context),
                     advice=_ADVICE.get(op, "Use operations that the DLA takes."),
+                    fix=FUSE_SCALE_INTO_CONV if fuses_into_convolution(layer, context) else None,
                 )
                 return
         yield finding(
@@ -88,6 +92,7 @@ class ElementwiseOperation(LayerRule):
             limit=_taken(context),
             advice=_ADVICE.get(op, "Use operations that the DLA takes."),
             verdict=Verdict.UNKNOWN,
+            fix=FUSE_SCALE_INTO_CONV if fuses_into_convolution(layer, context) else None,
         )
 
 

@@ -14,7 +14,7 @@ A BatchNormalization behind an addition, for orin-agx-64gb/jp6.0.
 Nothing. Batch normalisation directly behind a convolution folds into it and leaves no Scale.
 
 ## Fix safety
-No rewrite is applied.
+The rewrite fuse-scale-into-conv is exact up to rounding: scale and shift go into weights and bias.
 
 ## Source
 Rows S01, X06 and OP18: developer guides 8.4 and 8.5.
@@ -25,8 +25,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
+from orinport.rules.fixes import FUSE_SCALE_INTO_CONV
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import finding, speaking
+from orinport.rules.support import finding, fuses_into_convolution, speaking
 from orinport.targets.target import Confidence
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class ScaleDocuments(LayerRule):
     title = "No current document names Scale"
     rows = ("S01", "X06", "OP18")
     kinds = (LayerKind.SCALE,)
+    fix = FUSE_SCALE_INTO_CONV
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         open_row = context.rows.get("OP18")
@@ -58,6 +60,7 @@ class ScaleDocuments(LayerRule):
             limit=None,
             advice="Nothing to do; batch normalisation directly behind a convolution folds into it.",
             verdict=None,
+            fix=FUSE_SCALE_INTO_CONV if fuses_into_convolution(layer, context) else None,
         )
 
 

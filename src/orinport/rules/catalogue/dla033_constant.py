@@ -15,7 +15,8 @@ An Add with an initializer that is not folded into a Scale.
 Fold the constant into the convolution before it, allow GPU fallback while building, or make it an input.
 
 ## Fix safety
-No rewrite is applied.
+The rewrite fuse-scale-into-conv is exact up to rounding: a constant per channel behind a convolution goes into its
+weights and bias.
 
 ## Source
 Rows X03 and OP47: operator table of NVIDIA/Deep-Learning-Accelerator-SW, builder logs.
@@ -27,8 +28,9 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
+from orinport.rules.fixes import FUSE_SCALE_INTO_CONV
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import finding, holding
+from orinport.rules.support import finding, fuses_into_convolution, holding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +45,7 @@ class Constant(LayerRule):
     title = "Constant layer"
     rows = ("X03", "OP47")
     kinds = (LayerKind.CONSTANT,)
+    fix = FUSE_SCALE_INTO_CONV
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         rows = holding(context, self.rows)
@@ -58,6 +61,7 @@ class Constant(LayerRule):
                 advice="Drop the output: its value is known before the network runs.",
             )
             return
+        readers = context.consumers.get(name, ())
         yield finding(
             self,
             layer,
@@ -69,6 +73,9 @@ class Constant(LayerRule):
             limit="folded into a layer",
             advice="Fold it into the convolution before, or make it an input.",
             verdict=None if context.gpu_fallback else Verdict.UNKNOWN,
+            fix=FUSE_SCALE_INTO_CONV
+            if readers and all(fuses_into_convolution(reader, context) for reader in readers)
+            else None,
         )
 
 

@@ -14,7 +14,8 @@ A ConvTranspose with kernel_shape [4, 4], strides [2, 2], pads [1, 1, 1, 1].
 Use padding 0 and cut the borders off with a Slice (in FP16 on the DLA), or use Resize and a convolution.
 
 ## Fix safety
-No rewrite is applied.
+The rewrite conv-transpose-to-unpadded is exact: the same sums, with a Slice for what is cut off, one deconvolution a
+group, or a convolution where the stride is 1.
 
 ## Source
 Rows D06a, D06b and D09: NvInfer.h, developer guides 8.4 and 8.5, current documentation; NVIDIA/TensorRT issue
@@ -26,6 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
+from orinport.rules.fixes import CONV_TRANSPOSE_TO_UNPADDED
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import between, bounds, by, finding, speaking, within
 
@@ -42,6 +44,7 @@ class DeconvolutionPadding(LayerRule):
     title = "Deconvolution has padding"
     rows = ("D06a", "D06b", "D09")
     kinds = (LayerKind.DECONVOLUTION,)
+    fix = CONV_TRANSPOSE_TO_UNPADDED
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         row = speaking(context, ("D06a", "D06b"))
@@ -59,6 +62,7 @@ class DeconvolutionPadding(LayerRule):
             value=value,
             limit=bounds(row),
             advice="Use padding 0 and cut the borders off with a Slice, or use Resize and a convolution.",
+            fix=CONV_TRANSPOSE_TO_UNPADDED if layer["constant_kernel"] else None,
         )
 
 

@@ -13,7 +13,8 @@ A ConvTranspose with group 64.
 Fill the weight with zeros to a dense one (exact, more work), or use Resize and a depthwise convolution.
 
 ## Fix safety
-No rewrite is applied.
+The rewrite conv-transpose-to-unpadded is exact: the same sums, with a Slice for what is cut off, one deconvolution a
+group, or a convolution where the stride is 1.
 
 ## Source
 Row D07a: NvInfer.h from 7.1.3 on, developer guides 8.4 and 8.5, current documentation.
@@ -24,6 +25,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
+from orinport.rules.fixes import CONV_TRANSPOSE_TO_UNPADDED
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import between, bounds, finding
 
@@ -40,6 +42,7 @@ class DeconvolutionGroups(LayerRule):
     title = "Deconvolution has groups"
     rows = ("D07a",)
     kinds = (LayerKind.DECONVOLUTION,)
+    fix = CONV_TRANSPOSE_TO_UNPADDED
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         row = context.rows.get("D07a")
@@ -57,6 +60,7 @@ class DeconvolutionGroups(LayerRule):
             value=groups,
             limit=high,
             advice="Fill the weight with zeros to a dense one, or use Resize and a depthwise convolution.",
+            fix=CONV_TRANSPOSE_TO_UNPADDED if layer["constant_kernel"] else None,
         )
 
 

@@ -13,7 +13,8 @@ A ConvTranspose with dilations [2, 2].
 Write the dilation into the kernel as zeros, if the kernel stays within 32.
 
 ## Fix safety
-No rewrite is applied.
+The rewrite conv-transpose-to-unpadded is exact: the same sums, with a Slice for what is cut off, one deconvolution a
+group, or a convolution where the stride is 1.
 
 ## Source
 Row D07b: developer guides 8.4 and 8.5, current documentation.
@@ -24,6 +25,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
+from orinport.rules.fixes import CONV_TRANSPOSE_TO_UNPADDED
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import between, bounds, by, finding, within
 
@@ -40,6 +42,7 @@ class DeconvolutionDilation(LayerRule):
     title = "Deconvolution is dilated"
     rows = ("D07b",)
     kinds = (LayerKind.DECONVOLUTION,)
+    fix = CONV_TRANSPOSE_TO_UNPADDED
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         row = context.rows.get("D07b")
@@ -54,6 +57,7 @@ class DeconvolutionDilation(LayerRule):
             value=dilation,
             limit=bounds(row),
             advice="Write the dilation into the kernel as zeros.",
+            fix=CONV_TRANSPOSE_TO_UNPADDED if layer["constant_kernel"] else None,
         )
 
 

@@ -14,7 +14,8 @@ Chain pools with windows of at most 8 whose product is the window, or use a dept
 1/(h*w) (kernel up to 32).
 
 ## Fix safety
-No rewrite is applied; a global pool (DLA024) is taken care of by reduce-to-pool.
+The rewrites split-max-pool and split-average-pool are exact: a maximum of maxima, and a mean in another order of
+summation.
 
 ## Source
 Rows P02 and P09: NvInfer.h from 5.1.5 on, developer guides 8.4 and 8.5.
@@ -25,15 +26,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
+from orinport.rules.fixes import SPLIT_AVERAGE_POOL, SPLIT_MAX_POOL
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import between, bounds, by, finding, within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from orinport.model.layer import Layer
     from orinport.rules.finding import Finding
     from orinport.rules.rule import Context
+
+_FIXES: Mapping[str, tuple[str, str]] = {"MAX": SPLIT_MAX_POOL, "AVERAGE": SPLIT_AVERAGE_POOL}
 
 
 class PoolingWindow(LayerRule):
@@ -41,6 +45,7 @@ class PoolingWindow(LayerRule):
     title = "Pooling window is out of range"
     rows = ("P02", "P09")
     kinds = (LayerKind.POOLING,)
+    fix = SPLIT_MAX_POOL
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         row = context.rows.get("P02")
@@ -54,7 +59,10 @@ class PoolingWindow(LayerRule):
             f"The window is {by(window)}; the DLA takes {between(row)} in each dimension.",
             value=window,
             limit=bounds(row),
-            advice="Chain pools with smaller windows, or use a depthwise convolution with weights 1/(h*w).",
+            advice="Chain pools with smaller windows."
+            if layer["type"] == "MAX"
+            else "Chain pools with smaller windows, or use a depthwise convolution with weights 1/(h*w).",
+            fix=_FIXES.get(layer["type"]),
         )
 
 

@@ -14,7 +14,8 @@ MaxPool with kernel_shape [17, 17] and pads [8, 8, 8, 8].
 Chain smaller pools: three 5x5 max pools with padding 2 give one 13x13 with padding 6.
 
 ## Fix safety
-No rewrite is applied.
+The rewrites split-max-pool and split-average-pool are exact: a maximum of maxima, and a mean in another order of
+summation.
 
 ## Source
 Rows P03a and P03b: NvInfer.h, developer guides 8.4 and 8.5.
@@ -25,15 +26,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
+from orinport.rules.fixes import SPLIT_AVERAGE_POOL, SPLIT_MAX_POOL
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import bounds, by, finding, speaking
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from orinport.model.layer import Layer
     from orinport.rules.finding import Finding
     from orinport.rules.rule import Context
+
+_FIXES: Mapping[str, tuple[str, str]] = {"MAX": SPLIT_MAX_POOL, "AVERAGE": SPLIT_AVERAGE_POOL}
 
 
 class PoolingPadding(LayerRule):
@@ -41,6 +45,7 @@ class PoolingPadding(LayerRule):
     title = "Pooling padding is out of range"
     rows = ("P03a", "P03b")
     kinds = (LayerKind.POOLING,)
+    fix = SPLIT_MAX_POOL
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         row = speaking(context, self.rows)
@@ -61,6 +66,7 @@ class PoolingPadding(LayerRule):
             value=value,
             limit=(low, high),
             advice="Chain pools with smaller windows and less padding each.",
+            fix=_FIXES.get(layer["type"]),
         )
 
 

@@ -65,6 +65,7 @@ class PoolingExclusive(LayerRule):
                 limit="inclusive",
                 advice="Set count_include_pad = 1: without padding it changes nothing.",
                 verdict=Verdict.UNKNOWN,
+                fix=AVERAGE_POOL_TO_INCLUSIVE,
             )
             return
         if explicit is not None:

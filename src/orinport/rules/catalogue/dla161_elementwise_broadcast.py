@@ -29,12 +29,12 @@ from typing import TYPE_CHECKING
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import LOGICAL, by, finding, holding, unshaped
+from orinport.rules.support import LOGICAL, by, finding, holding, is_per_channel, unshaped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from orinport.model.layer import Layer, Tensor
+    from orinport.model.layer import Layer
     from orinport.rules.finding import Finding
     from orinport.rules.rule import Context
 
@@ -53,7 +53,7 @@ class ElementwiseBroadcast(LayerRule):
             return
         if unshaped(layer.inputs):  # DLA103 speaks
             return
-        if _per_channel(first, second) or _per_channel(second, first):
+        if is_per_channel(first, second) or is_per_channel(second, first):
             return
         shapes = f"{by(first.shape or ())} and {by(second.shape or ())}"
         yield finding(
@@ -66,16 +66,6 @@ class ElementwiseBroadcast(LayerRule):
             advice="Make the shapes equal, for instance by a Resize, or try it on the board.",
             verdict=Verdict.UNKNOWN,
         )
-
-
-def _per_channel(constant: Tensor, other: Tensor) -> bool:
-    """True if `constant` is one, with one value or one for each channel of `other`."""
-    if not constant.constant or constant.shape is None or other.shape is None:
-        return False
-    if constant.volume == 1:
-        return True
-    *before, channels, height, width = (1, 1, 1, *constant.shape)
-    return height == width == 1 and set(before) == {1} and len(other.shape) > 2 and channels == other.shape[-3]
 
 
 RULE = ElementwiseBroadcast()

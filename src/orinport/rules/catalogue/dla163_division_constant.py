@@ -14,7 +14,7 @@ Div of a tensor by a constant of shape (1, 64, 1, 1).
 Multiply by the inverse of the constant.
 
 ## Fix safety
-No rewrite is applied.
+The rewrite fuse-scale-into-conv is exact up to rounding: the constant goes into the weights of the convolution before.
 
 ## Source
 Rows E05, E10 and OP22: operator reference 10.3.
@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
+from orinport.rules.fixes import FUSE_SCALE_INTO_CONV
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import finding, holding, speaking
+from orinport.rules.support import finding, fuses_into_convolution, holding, speaking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,6 +43,7 @@ class DivisionConstant(LayerRule):
     title = "DIV with more than one constant, or with a constant of many values"
     rows = ("E05", "E10", "OP22")
     kinds = (LayerKind.ELEMENTWISE,)
+    fix = FUSE_SCALE_INTO_CONV
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         if layer["op"] != "DIV" or speaking(context, ("E03b", "E03c")) is None:
@@ -79,6 +81,7 @@ class DivisionConstant(LayerRule):
             limit=(page.values["constant_values"], page.values["constant_type"]),
             advice="Multiply by the inverse of the constant.",
             verdict=Verdict.UNKNOWN,
+            fix=FUSE_SCALE_INTO_CONV if fuses_into_convolution(layer, context) else None,
         )
 
 

@@ -17,7 +17,8 @@ network has another rank, prepare moves the edge. A channel shuffle is a 1x1 con
 DepthToSpace a deconvolution with kernel = stride and one-hot weights, SpaceToDepth a strided convolution.
 
 ## Fix safety
-No rewrite is applied.
+The rewrite windows-to-4d is exact: it writes a 1-D convolution or pool as a 2-D one, where the parser would put such a
+layer on either side.
 
 ## Source
 Rows F01, F02, F03, G15b and OP43: developer guide 8.5, NvInfer.h, builder log of 10.3, operator table of
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
+from orinport.rules.fixes import WINDOWS_TO_4D
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import finding, holding
 
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from orinport.rules.finding import Finding
     from orinport.rules.rule import Context
 
+_WINDOWS = (LayerKind.CONVOLUTION, LayerKind.DECONVOLUTION, LayerKind.POOLING)
 _EDGE = "Keep the tensor (N, C, H, W); prepare moves the edge where only the output has another rank."
 _REARRANGE = "A fixed rearrangement of channels or blocks is a convolution or deconvolution with one-hot weights."
 
@@ -49,6 +52,7 @@ class ShuffleRank(LayerRule):
     title = "Reshape or transpose of a tensor that is not 4-D"
     rows = ("F01", "F02", "F03", "G15b", "OP43")
     kinds = (LayerKind.SHUFFLE, LayerKind.SQUEEZE, LayerKind.UNSQUEEZE)
+    fix = WINDOWS_TO_4D
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         row = context.rows.get("F01")
@@ -61,6 +65,7 @@ class ShuffleRank(LayerRule):
         if before == after == rank:
             return
         shapes = f"{list(data.shape)} to {list(result.shape)}"
+        fix = WINDOWS_TO_4D if _is_around_a_window(layer, context) else None
         if before != rank:
             yield finding(
                 self,
@@ -72,6 +77,7 @@ class ShuffleRank(LayerRule):
                 advice="Keep the tensor (N, C, H, W): a fully connected layer is a 1x1 convolution."
                 if before < rank
                 else _REARRANGE,
+                fix=fix,
             )
             return
         doubt = context.rows.get("OP43") if after == rank - 1 else None
@@ -86,6 +92,7 @@ class ShuffleRank(LayerRule):
                 limit=rank,
                 advice=_EDGE,
                 verdict=Verdict.UNKNOWN,
+                fix=fix,
             )
             return
         yield finding(
@@ -96,7 +103,15 @@ class ShuffleRank(LayerRule):
             value=after,
             limit=rank,
             advice=_REARRANGE if after > rank else _EDGE,
+            fix=fix,
         )
+
+
+def _is_around_a_window(layer: Layer, context: Context) -> bool:
+    """True if the parser has put the layer beside a 1-D convolution or pool to make that 2-D."""
+    before = context.producers.get(layer.inputs[0].name)
+    beside = [*([before] if before is not None else []), *context.consumers.get(layer.outputs[0].name, ())]
+    return any(other.nodes == layer.nodes and other.kind in _WINDOWS for other in beside)
 
 
 RULE = ShuffleRank()

@@ -1,0 +1,129 @@
+"""Which findings offer which rewrite, and which do not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from orinport.model.layer import Layer, LayerKind
+from rules.layer_builders import convolution, elementwise, findings, layer, pooling, scale, shuffle, tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+JP60, JP62 = ("orin", "8.6.2"), ("orin", "10.3.0")
+CHANNELS = (1, 64, 1, 1)
+
+
+def fix(code: str, checked: Layer, *where: str, **more: Any) -> str | None:
+    """The rewrite that the one finding offers."""
+    (found,) = findings(code, checked, *where, **more)
+    return found.fix.rewrite if found.fix is not None else None
+
+
+@pytest.mark.parametrize(
+    ("code", "changes"),
+    [
+        ("DLA135", {"pre_padding": (1, 1), "post_padding": (1, 1)}),
+        ("DLA136", {"groups": 64}),
+        ("DLA137", {"dilation": (2, 2)}),
+    ],
+)
+def test_deconvolution_is_made_plain_where_its_kernel_is_constant(code: str, changes: dict[str, Any]) -> None:
+    constant = convolution(deconvolution=True, **changes)
+    runtime = convolution(deconvolution=True, constant_kernel=False, **changes)
+    assert fix(code, constant, *JP60) == "conv-transpose-to-unpadded"
+    assert fix(code, runtime, *JP60) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "changes"), [("DLA140", {"window": (13, 13)}), ("DLA141", {"pre_padding": (8, 8), "post_padding": (8, 8)})]
+)
+def test_large_pools_are_split(code: str, changes: dict[str, Any]) -> None:
+    assert fix(code, pooling(type="MAX", **changes), *JP60) == "split-max-pool"
+    assert fix(code, pooling(type="AVERAGE", **changes), *JP60) == "split-average-pool"
+    assert fix(code, pooling(type="MAX_AVERAGE_BLEND", **changes), *JP60) is None
+
+
+def test_unpadded_exclusive_averages_are_set_to_count_on_xavier() -> None:
+    checked = pooling(type="AVERAGE", exclusive=True)
+    assert fix("DLA143", checked, "xavier", "8.5.2") == "average-pool-to-inclusive"
+
+
+def per_channel(op: str = "DIV", shape: tuple[int, ...] = CHANNELS, *, first: bool = False) -> Layer:
+    """An element-wise layer that reads the output of `convolution()` and a constant."""
+    operands = [tensor("y"), tensor("c", shape, constant=True)]
+    return elementwise(op, *(reversed(operands) if first else operands), name="z", index=1)
+
+
+class TestFusionIntoAConvolution:
+    @pytest.mark.parametrize("shape", [CHANNELS, (64, 1, 1), (1, 1, 1, 1), ()])
+    def test_a_constant_per_channel_fuses(self, shape: tuple[int, ...]) -> None:
+        checked = per_channel(shape=shape)
+        assert fix("DLA021", checked, *JP60, layers=(convolution(), checked)) == "fuse-scale-into-conv"
+
+    @pytest.mark.parametrize("shape", [(1, 64, 56, 56), (1, 1, 56, 56), (1, 64, 1, 56)])
+    def test_a_constant_per_position_does_not(self, shape: tuple[int, ...]) -> None:
+        checked = per_channel(shape=shape)
+        assert fix("DLA021", checked, *JP60, layers=(convolution(), checked)) is None
+
+    def test_a_constant_dividend_does_not(self) -> None:
+        checked = per_channel(first=True)
+        assert fix("DLA021", checked, *JP60, layers=(convolution(), checked)) is None
+
+    def test_another_operation_does_not(self) -> None:
+        checked = per_channel("POW")
+        assert fix("DLA021", checked, *JP60, layers=(convolution(), checked)) is None
+
+    def test_a_second_reader_of_the_convolution_forbids_it(self) -> None:
+        checked = per_channel()
+        other = elementwise("SUM", tensor("y"), tensor("q"), name="r", index=2)
+        assert fix("DLA021", checked, *JP60, layers=(convolution(), checked, other)) is None
+
+    def test_a_network_output_in_between_forbids_it(self) -> None:
+        checked = per_channel()
+        assert fix("DLA021", checked, *JP60, layers=(convolution(), checked), outputs=("y",)) is None
+
+    def test_another_layer_before_forbids_it(self) -> None:
+        checked = per_channel()
+        assert fix("DLA021", checked, *JP60, layers=(pooling(), checked)) is None
+
+    def test_a_kernel_from_another_layer_forbids_it(self) -> None:
+        checked = per_channel()
+        assert fix("DLA021", checked, *JP60, layers=(convolution(constant_kernel=False), checked)) is None
+
+    def test_scale_constant_and_division_offer_it_too(self) -> None:
+        behind = Layer(1, "s", LayerKind.SCALE, (tensor("y"),), (tensor("z"),), ("n",), scale().attributes)
+        assert fix("DLA030", behind, *JP60, layers=(convolution(), behind)) == "fuse-scale-into-conv"
+        assert fix("DLA030", scale(), *JP60) is None
+        values = layer(LayerKind.CONSTANT, (), (tensor("c", CHANNELS, constant=True),), index=2, values=64, scalar=None)
+        reader = per_channel("SUM")
+        assert fix("DLA033", values, *JP62, layers=(values, convolution(), reader)) == "fuse-scale-into-conv"
+        assert fix("DLA033", values, *JP62, layers=(values, pooling(), reader)) is None
+        assert fix("DLA033", values, *JP62, layers=(values,)) is None
+        division = per_channel("DIV")
+        assert fix("DLA163", division, *JP62, layers=(convolution(), division)) == "fuse-scale-into-conv"
+
+
+def renamed(checked: Layer, index: int, reads: str, gives: str, nodes: Sequence[str]) -> Layer:
+    """The same layer elsewhere in a network."""
+    return Layer(
+        index,
+        f"layer{index}",
+        checked.kind,
+        (tensor(reads, checked.inputs[0].shape), *checked.inputs[1:]),
+        (tensor(gives, checked.outputs[0].shape),),
+        tuple(nodes),
+        checked.attributes,
+    )
+
+
+@pytest.mark.parametrize(("nodes", "expected"), [(("conv",), "windows-to-4d"), (("reshape",), None)])
+def test_reshapes_that_the_parser_puts_around_a_1d_window(nodes: tuple[str, ...], expected: str | None) -> None:
+    into = renamed(shuffle((1, 64, 400), (1, 64, 400, 1)), 0, "x", "a", nodes)
+    window = renamed(convolution((1, 64, 400, 1), kernel=(5, 1)), 1, "a", "b", ("conv",))
+    out = renamed(shuffle((1, 64, 396, 1), (1, 64, 396)), 2, "b", "c", nodes)
+    network = (into, window, out)
+    assert fix("DLA190", into, *JP62, layers=network) == expected
+    assert fix("DLA190", out, *JP62, layers=network) == expected
