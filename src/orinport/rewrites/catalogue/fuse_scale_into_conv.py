@@ -67,15 +67,15 @@ class FuseScaleIntoConv(Rewrite):
         conv = next((found for value in node.inputs if (found := _conv(value, context)) is not None), None)
         if conv is None:
             return None
-        found = affine(node, conv.outputs[0], context)
-        if found is None or isinstance(found, Refusal):
-            return found
+        change = affine(node, conv.outputs[0], context)
+        if change is None or isinstance(change, Refusal):
+            return change
         if context.only_consumer(conv.outputs[0]) is not node:
             return Refusal("something else reads the convolution's result too")
         bias = context.input(conv, 2)
         if not context.is_constant(conv.inputs[1]) or (bias is not None and not context.is_constant(bias)):
             return Refusal("the convolution's weights or bias are known at run time only")
-        return Match((conv, node), (node.outputs[0],), found)
+        return Match((conv, node), (node.outputs[0],), change)
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
         conv, _ = match.nodes

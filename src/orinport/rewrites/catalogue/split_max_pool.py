@@ -111,7 +111,7 @@ class SplitMaxPool(Rewrite):
 def _too_large(node: ir.Node, context: RewriteContext) -> bool:
     kernel = context.attribute(node, "kernel_shape")
     pads = context.attribute(node, "pads", (0,))
-    return max(kernel) > context.limit("P02", "max") or max(pads) > context.limit("P03a", "max")
+    return bool(max(kernel) > context.limit("P02", "max") or max(pads) > context.limit("P03a", "max"))
 
 
 def _indices_used(node: ir.Node, context: RewriteContext) -> bool:
