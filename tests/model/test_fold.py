@@ -211,6 +211,19 @@ def test_enormous_expressions_cost_nothing() -> None:
     assert int(done.stdout) == len(nodes)
 
 
+def test_long_and_repeated_expressions_are_computed_once() -> None:
+    """Doubling 3000 times over: neither 2 ** 3000 steps nor 3000 levels of calls."""
+    steps = [node("ConstantOfShape", ["s"], "d0", value=helper.make_tensor("v", 1, [1], [1.0]))]
+    steps += [node("Max", [f"d{i}", f"d{i}"], f"d{i + 1}") for i in range(3000)]
+    proto = network([*steps, node("MatMul", ["x", "d3000"], "y")], {"x": (1, 400)}, ["y"], {"s": np.array([400, 400])})
+    model = load(proto)
+    assert len(model.graph) == 3002
+    array = model.constant(list(model.graph)[-1].inputs[1], limit=None)
+    assert array is not None
+    assert array.shape == (400, 400)
+    assert np.all(array == 1)
+
+
 def test_identity_of_a_constant_is_left_out() -> None:
     weights = np.ones((512, 512), np.float32)
     nodes = [node("Identity", ["w"], "i"), node("MatMul", ["x", "i"], "y")]

@@ -19,7 +19,7 @@ from orinport.model.evaluate import evaluate, foldable, shrinks
 from orinport.model.model import SMALL, numpy_of, shape_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["Folder"]
 
@@ -210,20 +210,45 @@ def _let_go(graph: ir.Graph) -> None:
 
 
 class _Pending:
-    """A constant expression that is computed when it is read."""
+    """A constant expression that is computed when it is read, each part of it once."""
 
     def __init__(self, node: ir.Node, opset: int) -> None:
         self.node = node
         self.opset = opset
 
     def __call__(self) -> ir.TensorProtocol:
-        name = self.node.outputs[0].name or ""
-        inputs = [
-            None if v is None or v.const_value is None else numpy_of(v.const_value, v.name or "")
-            for v in self.node.inputs
-        ]
+        result = self.node.outputs[0]
+        arrays: dict[ir.Value, np.ndarray] = {}
+        todo = [result]
+        while todo:
+            value = todo[-1]
+            pending = _pending(value)
+            missing = [] if pending is None else [v for v in pending.node.inputs if v is not None and v not in arrays]
+            missing = [] if value in arrays else [v for v in missing if v.const_value is not None]
+            if missing:
+                todo.extend(missing)
+                continue
+            todo.pop()
+            if value not in arrays:
+                arrays[value] = _stored(value) if pending is None else pending.compute(arrays)
+        return ir.Tensor(arrays[result], name=result.name)
+
+    def compute(self, arrays: Mapping[ir.Value, np.ndarray]) -> np.ndarray:
+        """The value, from those of the inputs."""
         try:
-            (array, *_) = evaluate(self.node, inputs, self.opset)
+            return evaluate(
+                self.node, [arrays.get(v) if v is not None else None for v in self.node.inputs], self.opset
+            )[0]
         except Exception as error:
+            name = self.node.outputs[0].name
             raise OrinportError(f"The constant {name!r} cannot be computed: {error}") from error
-        return ir.Tensor(array, name=name)
+
+
+def _pending(value: ir.Value) -> _Pending | None:
+    tensor = value.const_value
+    return tensor.raw if isinstance(tensor, ir.LazyTensor) and isinstance(tensor.raw, _Pending) else None
+
+
+def _stored(value: ir.Value) -> np.ndarray:
+    assert value.const_value is not None
+    return numpy_of(value.const_value, value.name or "")
