@@ -165,6 +165,15 @@ class TestGreaterOrEqual:
         network = self.network()
         assert verdict("DLA035", network[2], *DRIVE, "int8", layers=network) == "gpu"
 
+    def test_documents_that_differ_are_said_on_either_side(self) -> None:
+        network = self.network()
+        (refused,) = findings("DLA035", network[2], *DRIVE, "int8", layers=network)
+        (taken,) = findings("DLA018", network[2], *INT8, layers=network)
+        assert "CF14" in refused.rows
+        assert "Documents differ" in refused.message
+        assert taken.verdict is None
+        assert taken.rows == ("CF14", "K09")
+
     def test_both_have_to_read_the_same_inputs(self) -> None:
         network = self.network(other="elsewhere")
         assert verdict("DLA035", network[2], *INT8, layers=network) == "gpu"

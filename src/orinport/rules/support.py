@@ -33,6 +33,7 @@ __all__ = [
     "is_or_equal",
     "is_per_channel",
     "is_truth",
+    "joins_comparisons",
     "resize_scales",
     "slice_extent",
     "softmax_extent",
@@ -143,9 +144,9 @@ def is_boolean(layer: Layer, context: Context) -> bool:
     return layer.inputs[0].dtype is DType.BOOL and layer.attributes.get("op") in context.rows["K11"].values["refused"]
 
 
-def is_or_equal(layer: Layer, context: Context) -> bool:
-    """True for an OR that joins GREATER or LESS with EQUAL of the same two inputs, where that is taken."""
-    if layer.attributes.get("op") != "OR" or "K09" not in context.rows or "K01c" not in context.rows:
+def joins_comparisons(layer: Layer, context: Context) -> bool:
+    """True for an OR that joins GREATER or LESS with EQUAL of the same two inputs: greater-or-equal, less-or-equal."""
+    if layer.attributes.get("op") != "OR":
         return False
     parts = [context.producers.get(tensor.name) for tensor in layer.inputs]
     if any(part is None or part.kind is not LayerKind.ELEMENTWISE for part in parts):
@@ -153,6 +154,13 @@ def is_or_equal(layer: Layer, context: Context) -> bool:
     ops = {part["op"] for part in parts if part is not None}
     reads = {tuple(tensor.name for tensor in part.inputs) for part in parts if part is not None}
     return len(reads) == 1 and ops in ({"GREATER", "EQUAL"}, {"LESS", "EQUAL"})
+
+
+def is_or_equal(layer: Layer, context: Context) -> bool:
+    """True for such an OR where the DLA takes it."""
+    if layer.attributes.get("op") != "OR" or "K09" not in context.rows or "K01c" not in context.rows:
+        return False
+    return joins_comparisons(layer, context)
 
 
 def is_truth(layer: Layer, context: Context) -> bool:

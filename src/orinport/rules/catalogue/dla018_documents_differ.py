@@ -3,8 +3,8 @@
 ## What it checks
 Leaky ReLU: guides list it, headers do not. Element-wise MIN: headers and guides list it, the operator table of
 NVIDIA's DLA software calls it not available. DIV, POW, EQUAL, GREATER and LESS: guides and operator reference
-list them, headers up to 11.1 do not. The verdict follows the first of each; this note says that there is a
-doubt.
+list them, headers up to 11.1 do not. Greater-or-equal: the operator reference takes it beside its two parts, the
+operator table does not. The verdict follows the first of each; this note says that there is a doubt.
 
 ## Why it matters
 If the board refuses such a layer after all, this is why.
@@ -19,7 +19,8 @@ Nothing, as long as the board takes it; otherwise report it.
 No rewrite is applied.
 
 ## Source
-Rows CF07, CF13 and CF15.
+Rows CF07, CF13, CF14 and CF15: NvInfer.h, developer guides 8.4 and 8.5, operator reference, current documentation,
+operator table of NVIDIA/Deep-Learning-Accelerator-SW.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import finding, speaking
+from orinport.rules.support import finding, is_or_equal, speaking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 _POINTS: Mapping[str, tuple[str, ...]] = {
     "LEAKY_RELU": ("CF07", "A01b"),
     "MIN": ("CF13", "E01"),
+    "OR": ("CF14", "K09"),
     "DIV": ("CF15", "E03b", "E03c"),
     "POW": ("CF15", "E03b"),
     "EQUAL": ("CF15", "K01a"),
@@ -52,7 +54,7 @@ _POINTS: Mapping[str, tuple[str, ...]] = {
 class DocumentsDiffer(LayerRule):
     code = "DLA018"
     title = "Documents contradict each other on this layer"
-    rows = ("CF07", "CF13", "CF15")
+    rows = ("CF07", "CF13", "CF14", "CF15")
     kinds = (LayerKind.ACTIVATION, LayerKind.ELEMENTWISE)
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
@@ -61,7 +63,9 @@ class DocumentsDiffer(LayerRule):
         if point is None:
             return
         row, accept = context.rows.get(point[0]), speaking(context, point[1:])
-        if row is None or accept is None or operation not in accept.values["allowed"]:
+        if row is None or accept is None:
+            return
+        if not (is_or_equal(layer, context) if operation == "OR" else operation in accept.values["allowed"]):
             return
         yield finding(
             self,

@@ -20,7 +20,7 @@ Compare after the network, or use arithmetic: Clip(x * large, 0, 1) is a step fu
 No rewrite is applied.
 
 ## Source
-Rows K01a to K02, K09, CF14, OP24, OP25 and OP26: developer guide 8.5, operator reference, current
+Rows K01a to K02, K09, OP24, OP25 and OP26: developer guide 8.5, operator reference, current
 documentation, operator table of NVIDIA/Deep-Learning-Accelerator-SW.
 """
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 class Comparison(LayerRule):
     code = "DLA022"
     title = "Comparison that the DLA does not take"
-    rows = ("K01a", "K01b", "K01c", "K01d", "K02", "K09", "CF14", "OP24", "OP25", "OP26")
+    rows = ("K01a", "K01b", "K01c", "K01d", "K02", "K09", "OP24", "OP25", "OP26")
     kinds = (LayerKind.ELEMENTWISE,)
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:

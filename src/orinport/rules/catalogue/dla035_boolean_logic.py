@@ -17,7 +17,7 @@ Work on masks of 0 and 1: Where(c, x, 0) is x * c, Not(x) is 1 - x, And is a pro
 No rewrite is applied.
 
 ## Source
-Rows K11 and K09: NVIDIA/Model-Optimizer issue 1415; operator table of NVIDIA/Deep-Learning-Accelerator-SW;
+Rows K11, K09 and CF14: NVIDIA/Model-Optimizer issue 1415; operator table of NVIDIA/Deep-Learning-Accelerator-SW;
 operator reference.
 """
 
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import finding, is_boolean, is_or_equal
+from orinport.rules.support import finding, holding, is_boolean, is_or_equal, joins_comparisons
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -47,7 +47,7 @@ _ADVICE: Mapping[str, str] = {
 class BooleanLogic(LayerRule):
     code = "DLA035"
     title = "Where, Not, And or Or on truth values"
-    rows = ("K11", "K09")
+    rows = ("K11", "K09", "CF14")
     kinds = (LayerKind.SELECT, LayerKind.UNARY, LayerKind.ELEMENTWISE)
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
@@ -56,11 +56,14 @@ class BooleanLogic(LayerRule):
         if is_or_equal(layer, context):
             return
         op = layer.attributes.get("op", "WHERE")
+        conflict = context.rows.get("CF14") if joins_comparisons(layer, context) else None
         yield finding(
             self,
             layer,
-            context.rows["K11"],
-            f"The DLA does not take {op} on truth values.",
+            holding(context, ("K11", "CF14")) if conflict is not None else context.rows["K11"],
+            f"The DLA does not take {op} on truth values."
+            if conflict is None
+            else f"The DLA does not take greater-or-equal in TensorRT {context.target.stack.tensorrt}. {conflict.text}",
             value=op,
             limit=None,
             advice=_ADVICE[op],
