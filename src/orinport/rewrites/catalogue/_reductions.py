@@ -1,0 +1,141 @@
+"""Means and maxima over height and width as pools and depthwise convolutions, and which axes a reduction takes."""
+
+from __future__ import annotations
+
+from math import ceil, prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orinport.rewrites.limits import fits_buffer
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from orinport.rewrites.builder import Builder
+    from orinport.rewrites.context import RewriteContext
+
+__all__ = ["maximum", "mean", "reduced_axes"]
+
+
+def reduced_axes(node: ir.Node, shape: tuple[int, ...], context: RewriteContext) -> tuple[int, ...] | None:
+    """Reduced axes, sorted; empty for none; None if they are not constant."""
+    if node.op_type.startswith("Global"):
+        return tuple(range(2, len(shape)))
+    given = context.input(node, 1)
+    axes = context.attribute(node, "axes")
+    if given is not None:
+        values = context.constant(given)
+        if values is None:
+            return None
+        axes = tuple(int(axis) for axis in values.reshape(-1))
+    if not axes:
+        return () if context.attribute(node, "noop_with_empty_axes", 0) else tuple(range(len(shape)))
+    return tuple(sorted({axis % len(shape) for axis in axes}))
+
+
+def mean(value: ir.Value, window: tuple[int, int], builder: Builder) -> ir.Value:
+    """The mean of a 4-D value over a window of its whole height or width, or 1 where that is kept."""
+    limit = builder.context.limit("P02", "max")
+    parts = [_factors(size, limit) for size in window]
+    if parts[0] is None or parts[1] is None:
+        _, channels, _, width = builder.shape(value)
+        reach = builder.context.limit("C02a", "max")
+        if max(window) <= reach and fits_buffer(builder.context, channels, width, window):
+            return _depthwise(value, window, builder)
+        return _mean_with_zeros(value, window, builder)
+    length = max(len(parts[0]), len(parts[1]), 1)
+    stages = [(*part, *[1] * (length - len(part))) for part in parts if part is not None]
+    for kernel in zip(*stages, strict=True):
+        if kernel != (1, 1):
+            value = _pool(value, "AveragePool", kernel, (0, 0), builder)
+    return value
+
+
+def _factors(size: int, limit: int) -> tuple[int, ...] | None:
+    """`size` as a product of windows up to `limit`, largest first; None if it has a larger prime factor."""
+    found: list[int] = []
+    while size > 1:
+        factor = next((f for f in range(min(limit, size), 1, -1) if size % f == 0), None)
+        if factor is None:
+            return None
+        found.append(factor)
+        size //= factor
+    return tuple(found)
+
+
+def _mean_with_zeros(value: ir.Value, window: tuple[int, int], builder: Builder) -> ir.Value:
+    """Pools that count zeros at the end, and a constant that takes the zeros out of the count again."""
+    limit = builder.context.limit("P02", "max")
+    height, width = window
+    counted = 1
+    while (height, width) != (1, 1):
+        kernel = (_window(height, limit), _window(width, limit))
+        after = (ceil(height / kernel[0]), ceil(width / kernel[1]))
+        pads = (after[0] * kernel[0] - height, after[1] * kernel[1] - width)
+        value = _pool(value, "AveragePool", kernel, pads, builder)
+        counted *= kernel[0] * kernel[1]
+        height, width = after
+    factor = np.full((1, builder.shape(value)[1], 1, 1), counted / prod(window), builder.numpy_dtype(value))
+    return builder.op("Mul", value, builder.constant(factor, "count"))
+
+
+def _window(size: int, limit: int) -> int:
+    """The window that leads to 1 in as few pools as can be, with the fewest zeros."""
+    if size <= limit:
+        return size
+    pools = 1
+    while limit**pools < size:
+        pools += 1
+    good = [k for k in range(2, limit + 1) if ceil(size / k) <= limit ** (pools - 1)]
+    return min(good, key=lambda k: (ceil(size / k) * k - size, -k))
+
+
+def _depthwise(value: ir.Value, window: tuple[int, int], builder: Builder) -> ir.Value:
+    n, c, h, w = builder.shape(value)
+    weights = np.full((c, 1, *window), 1.0 / prod(window), builder.numpy_dtype(value))
+    return builder.op(
+        "Conv",
+        value,
+        builder.constant(weights, "mean"),
+        kernel_shape=list(window),
+        strides=[1, 1],
+        pads=[0, 0, 0, 0],
+        dilations=[1, 1],
+        group=c,
+        shape=(n, c, h - window[0] + 1, w - window[1] + 1),
+        dtype=builder.context.dtype(value),
+    )
+
+
+def maximum(value: ir.Value, window: tuple[int, int], builder: Builder) -> ir.Value:
+    """The maximum of a 4-D value over such a window: pools one after the other; padding never wins."""
+    limit = builder.context.limit("P02", "max")
+    height, width = window
+    while (height, width) != (1, 1):
+        kernel = (_step(height, limit), _step(width, limit))
+        after = (ceil(height / kernel[0]), ceil(width / kernel[1]))
+        pads = (after[0] * kernel[0] - height, after[1] * kernel[1] - width)
+        value = _pool(value, "MaxPool", kernel, pads, builder)
+        height, width = after
+    return value
+
+
+def _step(size: int, limit: int) -> int:
+    """The largest window that divides `size`, or the limit where only small ones do."""
+    best = max((f for f in range(1, min(limit, size) + 1) if size % f == 0), default=1)
+    return best if best * 2 > min(limit, size) or size <= limit else limit
+
+
+def _pool(value: ir.Value, op_type: str, kernel: tuple[int, int], pads: tuple[int, int], builder: Builder) -> ir.Value:
+    n, c, h, w = builder.shape(value)
+    return builder.op(
+        op_type,
+        value,
+        kernel_shape=list(kernel),
+        strides=list(kernel),
+        pads=[0, 0, *pads],
+        count_include_pad=1 if op_type == "AveragePool" else None,
+        shape=(n, c, (h + pads[0]) // kernel[0], (w + pads[1]) // kernel[1]),
+        dtype=builder.context.dtype(value),
+    )
