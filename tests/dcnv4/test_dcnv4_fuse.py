@@ -17,7 +17,7 @@ from orinport.dcnv4 import Geometry, reference
 from orinport.dcnv4.node import DOMAIN, FUSED, PLAIN, make_node, nodes_of
 from orinport.dcnv4.portable import portable_proto
 from orinport.errors import OrinportError
-from orinport.rewrites.projections import fuse_projections
+from orinport.dcnv4.projections import fuse_projections
 
 SIZE = (5, 6)
 FLOAT = ir.TensorType(ir.DataType.FLOAT)
@@ -313,7 +313,7 @@ def no_projection(writer, x):
         (other_input, "read different tensors"),
         (second_reader, "is read by others too"),
         (graph_output, "is an output of the network"),
-        (strided, r"stride \(2, 2\)"),
+        (strided, "stride 2 and padding 1"),
         (activated, "comes from Relu"),
         (no_projection, "an input of the network"),
     ],
@@ -393,3 +393,9 @@ def test_fewer_than_two_layers_are_no_parallel_layers():
 def test_unreadable():
     with pytest.raises(OrinportError):
         fuse_projections(b"nothing")
+
+
+def test_rewrites_and_operators_speak_of_the_same_nodes():
+    from orinport.rewrites.catalogue import _dcnv4
+
+    assert (_dcnv4.DOMAIN, _dcnv4.PLAIN, _dcnv4.FUSED) == (DOMAIN, PLAIN, FUSED)

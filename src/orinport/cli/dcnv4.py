@@ -74,7 +74,7 @@ def export(
         raise OrinportError(f"Size {size} is too small.", "The network divides the image by 32.")
     try:
         from orinport.dcnv4.flash_internimage import variant_name
-        from orinport.dcnv4_pipeline import ExportOptions, export_network
+        from orinport.dcnv4.pipeline import ExportOptions, export_network
     except ImportError as error:
         raise MissingExtraError("torch", "torch", "dcnv4 export") from error
     name = variant_name(model)
@@ -114,7 +114,7 @@ def fuse(
     import sys
 
     from orinport.model.save import to_proto
-    from orinport.rewrites.projections import fuse_projections
+    from orinport.dcnv4.projections import fuse_projections
 
     target = _target(output, f"{model.stem}-{'split' if reverse else 'fused'}.onnx", force, beside=model)
     fusion = fuse_projections(model, reverse=reverse, seed=seed)
@@ -149,7 +149,7 @@ def convert(
     """
     import sys
 
-    from orinport.dcnv4_pipeline import convert_network
+    from orinport.dcnv4.pipeline import convert_network
 
     target = _target(output, f"{model.stem}-{to}.onnx", force, beside=model)
     result = convert_network(model, to)

@@ -33,9 +33,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from orinport.dcnv4.arguments import Geometry
-from orinport.dcnv4.node import DOMAIN, FUSED, PLAIN, node_attributes, node_geometry
-from orinport.errors import OrinportError
+from orinport.rewrites.catalogue._dcnv4 import DOMAIN, FUSED, PLAIN, channels_of, why_not_joined
 from orinport.rewrites.catalogue._linear import (
     Branch,
     branch_behind,
@@ -59,7 +57,7 @@ __all__ = ["REWRITE", "FuseDCNv4Projections"]
 
 @dataclass(frozen=True, slots=True)
 class _Data:
-    geometry: Geometry
+    operator: ir.Node
     value: Branch
     offsets: Branch
 
@@ -77,15 +75,12 @@ class FuseDCNv4Projections(Rewrite):
         value, vectors = node.inputs
         if value is None or vectors is None or value.shape is None or vectors.shape is None:
             return Refusal("the shapes of its inputs are not known")
-        try:
-            geometry = node_geometry(node)
-        except OrinportError as error:
-            return Refusal(error.message)
-        if not geometry.keeps_size:
-            return Refusal(
-                f"stride {geometry.stride} and padding {geometry.padding} change the size, so value and offsets do not "
-                "belong to the same pixels"
-            )
+        channels = channels_of(node, context)
+        refusal = channels if isinstance(channels, Refusal) else why_not_joined(node, context)
+        if refusal is not None:
+            return refusal
+        if value.shape[-1] != channels:
+            return Refusal(f"its value has {value.shape[-1]} channels, not {channels}")
         branches = [branch_behind(each, context) for each in (value, vectors)]
         for each in branches:
             if isinstance(each, Refusal):
@@ -97,7 +92,7 @@ class FuseDCNv4Projections(Rewrite):
             return Refusal("the two projections have weights of different types")
         moves = moves_to((first.linear.source, second.linear.source), context)
         nodes = (*moves, *first.nodes, *second.nodes, node)
-        return Match(nodes, (node.outputs[0],), _Data(geometry, first, second))
+        return Match(nodes, (node.outputs[0],), _Data(node, first, second))
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
         data: _Data = match.data
@@ -110,7 +105,7 @@ class FuseDCNv4Projections(Rewrite):
         shape = [*value.shape[:-1], joined.shape[-1]]
         if list(joined.shape) != shape:
             joined = reshape_to(builder, joined, shape)
-        attributes: dict[str, Any] = dict(node_attributes(data.geometry))
+        attributes: dict[str, Any] = dict(data.operator.attributes)
         result = builder.op(
             FUSED,
             joined,

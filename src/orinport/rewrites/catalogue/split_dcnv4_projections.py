@@ -29,9 +29,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from orinport.dcnv4.arguments import Geometry
-from orinport.dcnv4.node import DOMAIN, FUSED, PLAIN, node_attributes, node_geometry
-from orinport.errors import OrinportError
+from orinport.rewrites.catalogue._dcnv4 import DOMAIN, FUSED, PLAIN, channels_of
 from orinport.rewrites.catalogue._linear import Branch, branch_behind, reshape_to
 from orinport.rewrites.catalogue.split_parallel_linear import build_columns
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
@@ -49,7 +47,8 @@ __all__ = ["REWRITE", "SplitDCNv4Projections"]
 
 @dataclass(frozen=True, slots=True)
 class _Data:
-    geometry: Geometry
+    operator: ir.Node
+    channels: int
     joined: ir.Value
     width: int
     branch: Branch | None
@@ -69,23 +68,23 @@ class SplitDCNv4Projections(Rewrite):
         width = None if joined is None or joined.shape is None else joined.shape[-1]
         if joined is None or not isinstance(width, int):
             return Refusal("the width of its input is not known")
-        try:
-            geometry = node_geometry(node)
-            geometry.check_width(width - geometry.channels)
-        except OrinportError as error:
-            return Refusal(error.message)
+        channels = channels_of(node, context)
+        if isinstance(channels, Refusal):
+            return channels
+        if width <= channels:
+            return Refusal(f"its input has {width} channels, which leaves no offsets beside {channels} of the value")
         found = branch_behind(joined, context)
         branch = found if isinstance(found, Branch) else None
         nodes = (node,) if branch is None else (*branch.nodes, node)
-        return Match(nodes, (node.outputs[0],), _Data(geometry, joined, width, branch))
+        return Match(nodes, (node.outputs[0],), _Data(node, channels, joined, width, branch))
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
         data: _Data = match.data
-        channels, width = data.geometry.channels, data.width
+        channels, width = data.channels, data.width
         output = match.outputs[0]
         assert output.shape is not None
         pieces = [_piece(builder, data, start, end) for start, end in ((0, channels), (channels, width))]
-        attributes: dict[str, Any] = dict(node_attributes(data.geometry))
+        attributes: dict[str, Any] = dict(data.operator.attributes)
         result = builder.op(
             PLAIN,
             *pieces,

@@ -87,7 +87,7 @@ def export_network(options: ExportOptions) -> Exported:
 
 
 def _fuse(model: ir.Model) -> tuple[ir.Model, int, tuple[tuple[str, str], ...]]:
-    from orinport.rewrites.projections import fuse_projections
+    from orinport.dcnv4.projections import fuse_projections
 
     fusion = fuse_projections(ir.to_proto(model))
     if not fusion.proved:
