@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from orinport.rewrites.builder import Builder
     from orinport.rewrites.context import RewriteContext
 
-__all__ = ["maximum", "mean", "reduced_axes"]
+__all__ = ["board_of", "maximum", "mean", "reduced_axes"]
 
 
 def reduced_axes(node: ir.Node, shape: tuple[int, ...], context: RewriteContext) -> tuple[int, ...] | None:
@@ -139,3 +139,32 @@ def _pool(value: ir.Value, op_type: str, kernel: tuple[int, int], pads: tuple[in
         shape=(n, c, (h + pads[0]) // kernel[0], (w + pads[1]) // kernel[1]),
         dtype=builder.context.dtype(value),
     )
+
+
+def board_of(
+    shape: tuple[int, ...], axes: tuple[int, ...]
+) -> tuple[tuple[int, int, int, int], tuple[bool, bool, bool]] | None:
+    """A 4-D shape of the same order, and which of its channels, height and width are reduced; None if there is none.
+
+    The first dimension is the batch unless it is reduced. Dimensions that share their fate are joined, except
+    that a 4-D tensor stays as it is.
+    """
+    if len(shape) == 4 and (0 not in axes or shape[0] == 1):
+        return (shape[0], shape[1], shape[2], shape[3]), (1 in axes, 2 in axes, 3 in axes)
+    batch, first = (1, 0) if 0 in axes or len(shape) == 1 else (shape[0], 1)
+    groups: list[tuple[int, bool]] = []
+    for axis in range(first, len(shape)):
+        gone = axis in axes
+        if shape[axis] == 1:
+            continue
+        if groups and groups[-1][1] == gone:
+            groups[-1] = (groups[-1][0] * shape[axis], gone)
+        else:
+            groups.append((shape[axis], gone))
+    if len(groups) > 3:
+        return None
+    if len(groups) == 2:
+        groups.insert(1, (1, False))
+    groups += [(1, False)] * (3 - len(groups))
+    (channels, one), (height, two), (width, three) = groups
+    return (batch, channels, height, width), (one, two, three)

@@ -1,0 +1,133 @@
+"""`ReduceMean(x, channels) -> Conv(x, 1 / C)`: sums and means over any of channels, height and width.
+
+## What it does
+ReduceMean and ReduceSum become convolutions with constant weights where channels are summed up, and pools where height
+or width are; ReduceL1 sums absolute values, ReduceSumSquare and ReduceL2 squares, ReduceL2 takes the root as a power of
+0.5. Tensors of other ranks are reshaped so that what is reduced stands as channels, height or width of a 4-D tensor.
+
+## Why
+The DLA takes no reduction, or only a maximum with newer software. A 1x1 convolution of ones is a sum over the channels.
+
+## Example
+`ReduceSum((1, 64, 28, 28), axes=1)`: a 1x1 convolution with one output channel. `ReduceL1(x, axes=(1, 2, 3))`: Abs,
+average pools, a 1x1 convolution.
+
+## Refused
+Reductions over the batch; axes that are not constant; kept and reduced dimensions that alternate more often than a 4-D
+tensor has dimensions; integers; more channels than the DLA's limit. ReduceMean over height and width is left to
+reduce-to-pool.
+
+## Safety
+exact: the same terms in another order of summation.
+
+## Source
+Rows C02a, P02, P09, Q01c and Q01e of the acceptance catalogue; NVIDIA/Deep-Learning-Accelerator-SW,
+operators/README.md, ReduceSum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orinport.rewrites.catalogue._movers import absorb
+from orinport.rewrites.catalogue._reductions import board_of, mean, reduced_axes
+from orinport.rewrites.catalogue._windows import Window, build_conv
+from orinport.rewrites.limits import fits_buffer
+from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
+from orinport.rewrites.shuffle import Shuffle
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnx_ir as ir
+
+    from orinport.rewrites.builder import Builder
+    from orinport.rewrites.context import RewriteContext
+
+__all__ = ["REWRITE", "ReduceToConv"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Data:
+    source: ir.Value
+    into: Shuffle
+    reduced: tuple[bool, bool, bool]
+    """Whether channels, height and width of the 4-D tensor are summed up."""
+
+
+class ReduceToConv(Rewrite):
+    """Sums and means become convolutions of constants, and pools."""
+
+    name = "reduce-to-conv"
+    safety = Safety.EXACT
+    op_types = ("ReduceL1", "ReduceL2", "ReduceMean", "ReduceSum", "ReduceSumSquare")
+
+    def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
+        value = node.inputs[0]
+        shape = context.shape(value)
+        if value is None or shape is None or context.shape(node.outputs[0]) is None:
+            return Refusal("the shape is not known")
+        if not context.is_float(value):
+            return Refusal(f"convolutions do not take {context.dtype(value)}")
+        if 0 in shape:
+            return Refusal("the tensor holds no elements")
+        axes = reduced_axes(node, shape, context)
+        if axes is None:
+            return Refusal("the axes are known at run time only")
+        if not axes or all(shape[axis] == 1 for axis in axes):
+            return None
+        if node.op_type == "ReduceMean" and len(shape) in (3, 4) and min(axes) >= 2:
+            return None
+        if 0 in axes and shape[0] > 1 and len(shape) > 1:
+            return Refusal("it also reduces the batch")
+        found = board_of(shape, axes)
+        if found is None:
+            return Refusal("kept and reduced dimensions alternate too often for a 4-D tensor")
+        board, reduced = found
+        limit = context.limit("G05", "max")
+        if max(board[1:]) > limit:
+            return Refusal(f"a dimension of {max(board[1:])} exceeds the DLA's limit of {limit}")
+        source, into, movers = absorb(value, Shuffle.reshape(shape, board), context)
+        return Match((node, *movers), (node.outputs[0],), _Data(source, into, reduced))
+
+    def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
+        node, data = match.nodes[0], match.data
+        value = builder.shuffle(data.source, data.into)
+        if node.op_type == "ReduceL1":
+            value = builder.op("Abs", value)
+        elif node.op_type in ("ReduceL2", "ReduceSumSquare"):
+            value = builder.op("Mul", value, value)
+        value = _total(value, data.reduced, builder, averages=node.op_type == "ReduceMean")
+        if node.op_type == "ReduceL2":
+            value = builder.op("Pow", value, builder.like(value, 0.5))
+        return (builder.reshape(value, builder.shape(match.outputs[0])),)
+
+
+def _total(value: ir.Value, reduced: tuple[bool, bool, bool], builder: Builder, *, averages: bool) -> ir.Value:
+    """The sum, or the mean, of a 4-D value over what is reduced."""
+    _, channels, height, width = builder.shape(value)
+    window = (height if reduced[1] else 1, width if reduced[2] else 1)
+    context = builder.context
+    direct = max(window) <= context.limit("C02a", "max") and fits_buffer(context, channels, width, window)
+    count = 1 if averages else prod(window)
+    if reduced[0] and direct:
+        return _ones(value, window, (prod(window) * channels) if averages else 1, builder)
+    value = mean(value, window, builder)
+    if reduced[0]:
+        return _ones(value, (1, 1), channels / count if averages else 1 / count, builder)
+    return value if count == 1 else builder.op("Mul", value, builder.like(value, count))
+
+
+def _ones(value: ir.Value, window: tuple[int, int], divisor: float, builder: Builder) -> ir.Value:
+    """The sum over all channels under a window, divided."""
+    channels = builder.shape(value)[1]
+    weights = np.full((1, channels, *window), 1.0 / divisor, builder.numpy_dtype(value))
+    plain = Window(window, (1, 1), (0, 0), (0, 0), (1, 1))
+    return build_conv(builder, value, builder.constant(weights, "ones"), None, plain)
+
+
+REWRITE = ReduceToConv()
