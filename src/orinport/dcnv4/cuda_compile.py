@@ -70,7 +70,6 @@ class Loaded:
         (error,) = self.driver.cuLaunchKernel(
             self.function,
             *launch.grid,
-            1,
             *launch.block,
             1,
             launch.shared_bytes,

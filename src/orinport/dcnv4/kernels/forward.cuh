@@ -344,38 +344,51 @@ __global__ void __launch_bounds__(RESIDENT, 1) whole_kernel(const Params p, cons
         }
     };
 
-    u32 unit = blockIdx.x;
-    stage_unit(unit, 0);
-    for (int buffer = 0; unit < d.units; unit += gridDim.x, buffer ^= 1) {
-        const u32 block = divide(unit, d.slabs);
-        const int slab_byte = static_cast<int>(unit - block * d.slabs.value) * kSlabBytes;
+    // What a thread needs of a unit. Without channels, or behind the last task, it works on query 0 and stores nothing.
+    struct Unit {
+        int slab_byte, tasks, group_number;
+        bool has_channels;
+        long long first_query;
+        const char* offsets;
+    };
+    const auto unit_of = [&](u32 number) {
+        Unit unit;
+        const u32 block = divide(number, d.slabs);
+        unit.slab_byte = static_cast<int>(number - block * d.slabs.value) * kSlabBytes;
         const int first_image = static_cast<int>(block) * d.images;
-        const int tasks = min(d.images, p.batch - first_image) * static_cast<int>(queries) * G::kLanes;
-        const int channel = (slab_byte + gather.lane * CHUNKS * 16) / V::kBytes;
-        const bool has_channels = channel < channels;
-        const int group_number = has_channels ? 27 * static_cast<int>(divide(channel, d.channels)) : 0;
-        const long long first_query = static_cast<long long>(queries) * first_image;
-        const char* offsets = static_cast<const char*>(p.offset_mask) + first_query * p.offset_stride * O::kBytes;
-        char* output = static_cast<char*>(p.output) + first_query * channels * V::kBytes + slab_byte;
-        // Without channels or beyond the last task a thread works on query 0 and stores nothing.
-        const auto query_of = [&](int start) {
-            const int task = start + static_cast<int>(threadIdx.x & 31u);
-            return has_channels && task < tasks ? static_cast<u32>(task) / G::kLanes : 0u;
-        };
-        const auto numbers_of = [&](u32 query) {
-            return offsets + (query * static_cast<u32>(p.offset_stride) + group_number) * O::kBytes;
-        };
+        unit.tasks = min(d.images, p.batch - first_image) * static_cast<int>(queries) * G::kLanes;
+        const int channel = (unit.slab_byte + gather.lane * CHUNKS * 16) / V::kBytes;
+        unit.has_channels = channel < channels;
+        unit.group_number = unit.has_channels ? 27 * static_cast<int>(divide(channel, d.channels)) : 0;
+        unit.first_query = static_cast<long long>(queries) * first_image;
+        unit.offsets = static_cast<const char*>(p.offset_mask) + unit.first_query * p.offset_stride * O::kBytes;
+        return unit;
+    };
+    const auto query_of = [&](const Unit& unit, int start) {
+        const int task = start + static_cast<int>(threadIdx.x & 31u);
+        return unit.has_channels && task < unit.tasks ? static_cast<u32>(task) / G::kLanes : 0u;
+    };
+    const auto numbers_of = [&](const Unit& unit, u32 query) {
+        return unit.offsets + (query * static_cast<u32>(p.offset_stride) + unit.group_number) * O::kBytes;
+    };
 
-        NineTaps<O> next;
-        next.load(numbers_of(query_of(warp_start)));
-        copy_async_wait();
-        __syncthreads();
-        if (d.buffers == 2 && unit + gridDim.x < d.units) stage_unit(unit + gridDim.x, buffer ^ 1);
-        const int buffer_byte = d.buffers == 2 ? buffer * buffer_slots * kSlabBytes : 0;
-
-        for (int start = warp_start; start < tasks; start += static_cast<int>(blockDim.x)) {
-            const u32 query = query_of(start);
-            const bool active = has_channels && start + static_cast<int>(threadIdx.x & 31u) < tasks;
+    NineTaps<O> next;
+    u32 number = blockIdx.x;
+    Unit unit = unit_of(number);
+    next.load(numbers_of(unit, query_of(unit, warp_start)));
+    stage_unit(number, 0);
+    copy_async_wait();
+    __syncthreads();
+    for (int buffer = 0;;) {
+        const u32 next_number = number + gridDim.x;
+        const bool more = next_number < d.units;
+        if (more && d.buffers == 2) stage_unit(next_number, buffer ^ 1);
+        const int buffer_byte = buffer * buffer_slots * kSlabBytes;
+        char* output = static_cast<char*>(p.output) + unit.first_query * channels * V::kBytes + unit.slab_byte;
+        for (int start = warp_start; start < unit.tasks; start += static_cast<int>(blockDim.x)) {
+            const u32 query = query_of(unit, start);
+            const bool active = unit.has_channels && start + static_cast<int>(threadIdx.x & 31u) < unit.tasks;
+            const bool last = start + static_cast<int>(blockDim.x) >= unit.tasks;
             u32 pixel = query;
             int base = buffer_byte;
             if (d.images > 1) {
@@ -386,8 +399,8 @@ __global__ void __launch_bounds__(RESIDENT, 1) whole_kernel(const Params p, cons
             const u32 row = divide(pixel, d.columns);
             const Grid grid = grid_of(p, static_cast<int>(row), static_cast<int>(pixel - row * d.columns.value));
             NineTaps<O> nine = next;
-            nine.align(numbers_of(0));
-            if (kAhead && start + static_cast<int>(blockDim.x) < tasks) next.load(numbers_of(query_of(start + blockDim.x)));
+            nine.align(numbers_of(unit, 0));
+            if (kAhead && !last) next.load(numbers_of(unit, query_of(unit, start + static_cast<int>(blockDim.x))));
             typename G::S sums;
             sums.clear();
 #pragma unroll
@@ -399,11 +412,21 @@ __global__ void __launch_bounds__(RESIDENT, 1) whole_kernel(const Params p, cons
                 const int upper = base + static_cast<int>(slot) * kSlabBytes;
                 gather.add(sums, G::S::weigh(nine.modulation(k), px.fraction, py.fraction), upper, upper + pitch * kSlabBytes);
             }
-            if (!kAhead && start + static_cast<int>(blockDim.x) < tasks) next.load(numbers_of(query_of(start + blockDim.x)));
+            if (!kAhead && !last) next.load(numbers_of(unit, query_of(unit, start + static_cast<int>(blockDim.x))));
             if (active) gather.store(sums, output + query * static_cast<u32>(channels * V::kBytes), p.output_scale);
         }
+        if (!more) break;
+        number = next_number;
+        unit = unit_of(number);
+        next.load(numbers_of(unit, query_of(unit, warp_start)));
+        if (d.buffers == 1) {
+            __syncthreads();
+            stage_unit(number, 0);
+        } else {
+            buffer ^= 1;
+        }
+        copy_async_wait();
         __syncthreads();
-        if (d.buffers == 1 && unit + gridDim.x < d.units) stage_unit(unit + gridDim.x, 0);
     }
 }
 
@@ -450,31 +473,32 @@ __global__ void __launch_bounds__(RESIDENT, 1) ring_kernel(const Params p, const
         return min(p.height, last_sample(base, d.halo)) + 1;
     };
 
+    const int warp_start = static_cast<int>(threadIdx.x & ~31u);
+    const auto index_of = [&](int start) { return (static_cast<u32>(start) + (threadIdx.x & 31u)) / G::kLanes; };
+    // Threads without work take the first pixel of the step.
+    const auto query_of = [&](int row, int row_end, int start) {
+        const u32 index = index_of(start);
+        const u32 r = divide(index, d.columns);
+        const int c = static_cast<int>(index - r * d.columns.value);
+        const bool active = has_channels && row + static_cast<int>(r) < row_end && c < columns;
+        return active ? static_cast<u32>((row + static_cast<int>(r)) * p.out_width + column0 + c)
+                      : static_cast<u32>(row * p.out_width + column0);
+    };
+    const auto numbers_of = [&](u32 query) {
+        return offsets + (query * static_cast<u32>(p.offset_stride) + group_number) * O::kBytes;
+    };
+
+    NineTaps<O> next;
+    next.load(numbers_of(query_of(row0, min(row0 + d.step_rows, row1), warp_start)));
     // Two pixels of zeros behind the ring stand for everything outside of the image.
     if (threadIdx.x < 16) shared_memory[ring * 8 + threadIdx.x] = make_uint4(0, 0, 0, 0);
     int have = max(ring_origin, rows_end(min(row0 + d.step_rows, row1)));
     stage_rows(ring_origin, have);
-
-    const int warp_start = static_cast<int>(threadIdx.x & ~31u);
-    const auto index_of = [&](int start) { return (static_cast<u32>(start) + (threadIdx.x & 31u)) / G::kLanes; };
-    for (int row = row0; row < row1; row += d.step_rows) {
+    copy_async_wait();
+    __syncthreads();
+    for (int row = row0;;) {
         const int row_end = min(row + d.step_rows, row1);
         const int tasks = (row_end - row) * d.tile_columns * G::kLanes;
-        const auto query_of = [&](int start) {
-            const u32 index = index_of(start);
-            const u32 r = divide(index, d.columns);
-            const int c = static_cast<int>(index - r * d.columns.value);
-            const bool active = has_channels && row + static_cast<int>(r) < row_end && c < columns;
-            return active ? static_cast<u32>((row + static_cast<int>(r)) * p.out_width + column0 + c)
-                          : static_cast<u32>(row * p.out_width + column0);
-        };
-        const auto numbers_of = [&](u32 query) {
-            return offsets + (query * static_cast<u32>(p.offset_stride) + group_number) * O::kBytes;
-        };
-        NineTaps<O> next;
-        next.load(numbers_of(query_of(warp_start)));
-        copy_async_wait();
-        __syncthreads();
         // The rows that the next step needs arrive while this one computes.
         int window_rows = have;
         if (row_end < row1) {
@@ -491,11 +515,12 @@ __global__ void __launch_bounds__(RESIDENT, 1) ring_kernel(const Params p, const
             const u32 r = divide(index, d.columns);
             const int c = static_cast<int>(index - r * d.columns.value);
             const bool active = has_channels && row + static_cast<int>(r) < row_end && c < columns;
+            const bool last = start + static_cast<int>(blockDim.x) >= tasks;
             const int oy = row + static_cast<int>(r), ox = column0 + c;
             const Grid grid = grid_of(p, oy, ox);
             NineTaps<O> nine = next;
             nine.align(numbers_of(0));
-            if (kAhead && start + static_cast<int>(blockDim.x) < tasks) next.load(numbers_of(query_of(start + blockDim.x)));
+            if (kAhead && !last) next.load(numbers_of(query_of(row, row_end, start + static_cast<int>(blockDim.x))));
             typename G::S sums;
             sums.clear();
             u32 missed = 0;
@@ -537,9 +562,13 @@ __global__ void __launch_bounds__(RESIDENT, 1) ring_kernel(const Params p, const
                     add_direct<V, 16, FAST, false>(pixels, x, y, modulation, sums, chunk * G::kPerChunk);
                 }
             }
-            if (!kAhead && start + static_cast<int>(blockDim.x) < tasks) next.load(numbers_of(query_of(start + blockDim.x)));
+            if (!kAhead && !last) next.load(numbers_of(query_of(row, row_end, start + static_cast<int>(blockDim.x))));
             if (active) gather.store(sums, output + query * static_cast<u32>(channels * V::kBytes), p.output_scale);
         }
+        if (row_end >= row1) break;
+        row = row_end;
+        next.load(numbers_of(query_of(row, min(row + d.step_rows, row1), warp_start)));
+        copy_async_wait();
         __syncthreads();
     }
 }
