@@ -91,3 +91,10 @@ def test_channels_are_refused() -> None:
 def test_integers_are_refused() -> None:
     proto = network([node("ReduceMax", ["x"], "y", axes=[2, 3])], {"x": ((1, 4, 5, 5), np.int32)}, ["y"])
     check_refused(proto, REWRITE, "INT32")
+
+
+def test_a_maximum_behind_a_mask_is_refused() -> None:
+    nodes = [node("Where", ["c", "x", "low"], "m"), node("ReduceMax", ["m"], "y", axes=[3])]
+    constants = {"low": np.asarray(-np.inf, np.float32)}
+    proto = network(nodes, {"c": ((1, 2, 4, 4), np.bool_), "x": (1, 2, 4, 4)}, ["y"], constants)
+    check_refused(proto, REWRITE, "-inf")

@@ -99,7 +99,7 @@ def test_a_right_rewrite_is_applied_and_recorded() -> None:
     assert made.metadata_props[REPLACES] == "Relu_b"
     (entry,) = log.applied
     assert (entry.replaced, entry.made) == (("Relu_b",), ("Relu_b/Max",))
-    assert entry.proof.cases == 4
+    assert entry.proof.cases == 5
     assert entry.proof.equal
 
 
