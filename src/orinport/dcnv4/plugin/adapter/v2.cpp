@@ -11,8 +11,8 @@ void setNamespace(Namespace& target, char const* name, char const* text) noexcep
 
 }  // namespace
 
-PluginV2::PluginV2(Attributes const& attributes, Namespace const& pluginNamespace) noexcept
-    : attributes_(attributes), namespace_(pluginNamespace) {}
+PluginV2::PluginV2(Attributes const& attributes, Namespace const& pluginNamespace, bool building) noexcept
+    : attributes_(attributes), namespace_(pluginNamespace), building_(building) {}
 
 void PluginV2::serialize(void* buffer) const noexcept {
     orinport::plugin::serialize(attributes_, static_cast<std::uint8_t*>(buffer));
@@ -21,7 +21,7 @@ void PluginV2::serialize(void* buffer) const noexcept {
 void PluginV2::destroy() noexcept { delete this; }
 
 PluginV2* PluginV2::clone() const noexcept {
-    auto* copy = new (std::nothrow) PluginV2(attributes_, namespace_);
+    auto* copy = new (std::nothrow) PluginV2(attributes_, namespace_, building_);
     if (copy == nullptr) report(failure(Code::OutOfMemory, "%s: no memory for a clone.", getPluginType()));
     return copy;
 }
@@ -69,7 +69,9 @@ void PluginV2::configurePlugin(nvinfer1::DynamicPluginTensorDesc const* in, std:
     TensorInfo tensors[kMAX_TENSORS];
     for (std::int32_t i = 0; i < nbInputs; ++i) tensors[i] = tensorInfo(in[i]);
     tensors[nbInputs] = tensorInfo(out[0]);
-    report(checkTensors(attributes_, tensors));  // nothing can be returned here; enqueue refuses the same
+    Status const status = checkTensors(attributes_, tensors);
+    report(status);  // nothing can be returned here; enqueue refuses the same
+    if (status.ok() && building_) attributes_.tactic = fastestTactic(attributes_, tensors);
 }
 
 std::size_t PluginV2::getWorkspaceSize(nvinfer1::PluginTensorDesc const* /*inputs*/, std::int32_t /*nbInputs*/,
@@ -86,7 +88,7 @@ std::int32_t PluginV2::enqueue(nvinfer1::PluginTensorDesc const* inputDesc,
     for (std::int32_t i = 0; i < count; ++i) tensors[i] = tensorInfo(inputDesc[i]);
     tensors[count] = tensorInfo(outputDesc[0]);
     Status status = checkTensors(attributes_, tensors);
-    if (status.ok()) status = launch(attributes_, tensors, inputs, outputs[0], 0, stream);
+    if (status.ok()) status = launch(attributes_, tensors, inputs, outputs[0], attributes_.tactic, stream);
     report(status);
     return static_cast<std::int32_t>(status.code);
 }
@@ -96,9 +98,9 @@ CreatorV2::CreatorV2(Kind kind) noexcept : kind_(kind) {
     collection_.fields = fields_;
 }
 
-PluginV2* CreatorV2::make(Status status, Attributes const& attributes) noexcept {
+PluginV2* CreatorV2::make(Status status, Attributes const& attributes, bool building) noexcept {
     if (status.ok()) {
-        if (auto* plugin = new (std::nothrow) PluginV2(attributes, namespace_)) return plugin;
+        if (auto* plugin = new (std::nothrow) PluginV2(attributes, namespace_, building)) return plugin;
         status = failure(Code::OutOfMemory, "%s: no memory for a plugin.", pluginName(kind_));
     }
     report(status);
@@ -109,14 +111,14 @@ PluginV2* CreatorV2::createPlugin(nvinfer1::AsciiChar const* /*name*/,
                                   nvinfer1::PluginFieldCollection const* collection) noexcept {
     Attributes attributes;
     Status const status = parseFields(kind_, collection, attributes);
-    return make(status, attributes);
+    return make(status, attributes, true);
 }
 
 PluginV2* CreatorV2::deserializePlugin(nvinfer1::AsciiChar const* /*name*/, void const* serialData,
                                        std::size_t serialLength) noexcept {
     Attributes attributes;
     Status const status = deserialize(kind_, serialData, serialLength, attributes);
-    return make(status, attributes);
+    return make(status, attributes, false);
 }
 
 void CreatorV2::setPluginNamespace(nvinfer1::AsciiChar const* pluginNamespace) noexcept {

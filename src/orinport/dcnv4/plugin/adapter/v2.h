@@ -1,4 +1,5 @@
-// IPluginV2DynamicExt (TensorRT 8.x).
+// IPluginV2DynamicExt (TensorRT 8.x). It knows no tactics, so a plugin that is part of a network being built times them
+// itself when it is configured with known extents, and keeps the fastest in the engine.
 #pragma once
 
 #include "adapter/common.h"
@@ -7,7 +8,8 @@ namespace orinport::plugin {
 
 class PluginV2 final : public nvinfer1::IPluginV2DynamicExt {
 public:
-    PluginV2(Attributes const& attributes, Namespace const& pluginNamespace) noexcept;
+    /// `building`: the plugin is part of a network, not of an engine.
+    PluginV2(Attributes const& attributes, Namespace const& pluginNamespace, bool building) noexcept;
     PluginV2(PluginV2 const&) = delete;
     PluginV2& operator=(PluginV2 const&) = delete;
 
@@ -43,6 +45,7 @@ private:
 
     Attributes attributes_;
     Namespace namespace_;
+    bool building_;
 };
 
 class CreatorV2 final : public nvinfer1::IPluginCreator {
@@ -60,7 +63,7 @@ public:
     nvinfer1::AsciiChar const* getPluginNamespace() const noexcept override { return namespace_.get(); }
 
 private:
-    PluginV2* make(Status status, Attributes const& attributes) noexcept;
+    PluginV2* make(Status status, Attributes const& attributes, bool building) noexcept;
 
     Kind kind_;
     Namespace namespace_;

@@ -37,9 +37,11 @@ constexpr FieldSpec kATTENTION_FIELDS[]{
 
 constexpr char kMAGIC[4]{'O', 'R', 'P', 'L'};
 constexpr std::size_t kHEADER = 12;
+constexpr std::size_t kTACTIC = 8;
 constexpr std::size_t kTRAILER = 4;
+constexpr std::uint32_t kTACTICS = 1 << 16;
 
-static_assert(kHEADER + 4 * (sizeof kDCN_FIELDS / sizeof kDCN_FIELDS[0]) + kTRAILER <= kMAX_SERIALIZED);
+static_assert(kHEADER + 4 * (sizeof kDCN_FIELDS / sizeof kDCN_FIELDS[0]) + kTACTIC + kTRAILER <= kMAX_SERIALIZED);
 
 std::uint8_t* slot(Attributes& attributes, FieldSpec const& spec) noexcept {
     return reinterpret_cast<std::uint8_t*>(&attributes) + spec.offset;
@@ -130,6 +132,11 @@ std::uint32_t crc32(std::uint8_t const* data, std::size_t size) noexcept {
     return ~crc;
 }
 
+std::uint32_t kernelsNumber() noexcept {
+    constexpr char kID[] = ORINPORT_KERNELS_ID;
+    return crc32(reinterpret_cast<std::uint8_t const*>(kID), sizeof kID - 1);
+}
+
 void put(std::uint8_t*& cursor, std::uint32_t value, int bytes) noexcept {
     for (int i = 0; i < bytes; ++i) *cursor++ = static_cast<std::uint8_t>(value >> (8 * i));
 }
@@ -187,7 +194,7 @@ Status parseAttributes(Kind kind, Field const* fields, std::int32_t count, Attri
 }
 
 std::size_t serializedSize(Kind kind) noexcept {
-    return kHEADER + 4 * static_cast<std::size_t>(fieldTable(kind).count) + kTRAILER;
+    return kHEADER + 4 * static_cast<std::size_t>(fieldTable(kind).count) + kTACTIC + kTRAILER;
 }
 
 void serialize(Attributes const& attributes, std::uint8_t* buffer) noexcept {
@@ -196,10 +203,12 @@ void serialize(Attributes const& attributes, std::uint8_t* buffer) noexcept {
     std::uint8_t* cursor = buffer + sizeof kMAGIC;
     put(cursor, kFORMAT, 2);
     put(cursor, static_cast<std::uint32_t>(attributes.kind), 2);
-    put(cursor, 4U * static_cast<std::uint32_t>(table.count), 4);
+    put(cursor, static_cast<std::uint32_t>(serializedSize(attributes.kind) - kHEADER - kTRAILER), 4);
     for (std::int32_t row = 0; row < table.count; ++row) {
         put(cursor, load<std::uint32_t>(slot(attributes, table.rows[row])), 4);
     }
+    put(cursor, static_cast<std::uint32_t>(attributes.tactic), 4);
+    put(cursor, kernelsNumber(), 4);
     put(cursor, crc32(buffer, static_cast<std::size_t>(cursor - buffer)), 4);
 }
 
@@ -240,6 +249,9 @@ Status deserialize(Kind kind, void const* data, std::size_t size, Attributes& at
                                   : storeInteger(kind, spec, load<std::int32_t>(&word), attributes);
         if (!status.ok()) return status;
     }
+    std::uint32_t const tactic = get(cursor, 4);
+    if (tactic >= kTACTICS) return failure(Code::CorruptData, "%s: there is no tactic %u.", name, tactic);
+    if (get(cursor, 4) == kernelsNumber()) attributes.tactic = static_cast<std::int32_t>(tactic);
     return checkTogether(attributes);
 }
 

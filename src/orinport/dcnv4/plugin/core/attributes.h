@@ -67,6 +67,7 @@ struct Attributes {
     Kind kind{Kind::Dcn};
     DcnAttributes dcn{};
     DeformAttnAttributes attention{};
+    std::int32_t tactic{0};  // no field: chosen while an engine is built, where TensorRT does not choose; 0: by the plan
 };
 
 /// One row of a kind's table of fields.
@@ -89,8 +90,9 @@ FieldTable fieldTable(Kind kind) noexcept;
 /// Read and check `count` fields. Unknown, repeated, mistyped, out-of-range and missing fields are refused by name.
 Status parseAttributes(Kind kind, Field const* fields, std::int32_t count, Attributes& attributes) noexcept;
 
-/// Serialized form, little-endian: "ORPL", format (u16), kind (u16), payload bytes (u32), payload (4 bytes a field in the
-/// order of the table), CRC-32 of all that precedes it (u32).
+/// Serialized form, little-endian: "ORPL", format (u16), kind (u16), payload bytes (u32), payload, CRC-32 of all that
+/// precedes it (u32). The payload has 4 bytes for each field in the order of the table, the tactic (u32), and the
+/// kernels to which the tactic belongs (u32): with other kernels, the tactic is forgotten.
 inline constexpr std::uint16_t kFORMAT = 1;
 inline constexpr std::size_t kMAX_SERIALIZED = 128;
 std::size_t serializedSize(Kind kind) noexcept;

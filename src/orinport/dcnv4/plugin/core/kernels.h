@@ -26,6 +26,10 @@ bool dcnTypesExist(ElementType value, ElementType offsetMask, ElementType output
 /// One tactic for each launch configuration that can compute the problem on this device (an Orin if there is none).
 std::int32_t dcnTactics(DcnProblem const& problem, std::int32_t* tactics, std::int32_t capacity) noexcept;
 
+/// The tactic that is fastest on this device, measured on memory of its own; 0 if that cannot be found out. All extents
+/// must be known. Takes milliseconds, seconds for large problems on small devices.
+std::int32_t dcnFastest(DcnProblem const& problem) noexcept;
+
 Status dcnLaunch(DcnProblem const& problem, std::int32_t tactic, CUstream_st* stream) noexcept;
 
 /// `tensors` and `inputs`: value, value_spatial_shapes, value_level_start_index, sampling_loc_attn.

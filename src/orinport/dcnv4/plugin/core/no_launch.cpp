@@ -30,6 +30,8 @@ std::int32_t dcnTactics(DcnProblem const& problem, std::int32_t* tactics, std::i
     return count;
 }
 
+std::int32_t dcnFastest(DcnProblem const&) noexcept { return 0; }
+
 Status dcnLaunch(DcnProblem const& problem, std::int32_t, CUstream_st*) noexcept {
     return failure(Code::Cuda, "%s: this library was built without CUDA kernels.",
                    pluginName(problem.fused ? Kind::FusedDcn : Kind::Dcn));

@@ -49,6 +49,10 @@ Status checkTensors(Attributes const& attributes, TensorInfo const* tensors) noe
 std::int32_t listTactics(Attributes const& attributes, TensorInfo const* tensors, std::int32_t* tactics,
                          std::int32_t capacity) noexcept;
 
+/// The fastest of these tactics on this device, measured once in a process for each problem; 0 if it is not known.
+/// For interfaces under which TensorRT does not time tactics. All extents must be known.
+std::int32_t fastestTactic(Attributes const& attributes, TensorInfo const* tensors) noexcept;
+
 /// Launch on `stream` with known shapes. `tactic` 0 lets the launch plan choose; so does one that these shapes rule out.
 Status launch(Attributes const& attributes, TensorInfo const* tensors, void const* const* inputs, void* output,
               std::int32_t tactic, CUstream_st* stream) noexcept;

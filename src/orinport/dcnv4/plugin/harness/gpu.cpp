@@ -103,7 +103,7 @@ private:
     void* result_[1]{};
 };
 
-std::unique_ptr<Plugin> createFor(Case const& source) {
+std::unique_ptr<Plugin> createFor(Case const& source, Descs const& inputs, Descs const& outputs) {
     auto const creator = findCreator(source.plugin);
     if (creator == nullptr) throw std::runtime_error("no creator of " + source.plugin);
     std::vector<std::int32_t> integers(source.fields.size());
@@ -123,9 +123,15 @@ std::unique_ptr<Plugin> createFor(Case const& source) {
     }
     nvinfer1::PluginFieldCollection const collection{static_cast<std::int32_t>(fields.size()), fields.data()};
     auto built = creator->create(&collection);
-    if (built == nullptr) return nullptr;
-    // the way of a plan: built, serialized, read back
+    if (built == nullptr || built->configure(inputs, outputs) != 0) return nullptr;
+    // the way of an engine: built, serialized, read back
     return creator->deserialize(built->serialize());
+}
+
+/// The tactic in the serialized form: the one that a plugin without tactics found for itself.
+int storedTactic(Plugin& plugin) {
+    Bytes const bytes = plugin.serialize();
+    return bytes.size() < 12 ? 0 : bytes[bytes.size() - 12] + 256 * bytes[bytes.size() - 11];
 }
 
 struct Error {
@@ -152,7 +158,7 @@ public:
     Runner(Journal& journal, Case const& source) : journal_(journal), case_(source), first_(source), second_(source) {}
 
     int run() {
-        auto const plugin = createFor(case_);
+        auto const plugin = createFor(case_, first_.descs(), first_.outputDesc());
         if (plugin == nullptr) return fail("the plugin cannot be created");
         auto const shape = plugin->outputShape(shapes());
         if (!shape.has_value() || static_cast<std::size_t>(case_.output.dims.nbDims) != shape->size()) {
@@ -205,7 +211,8 @@ private:
 
     void runTactic(Plugin& plugin, std::int32_t tactic) {
         Stream const stream;
-        std::string const label = "tactic " + std::to_string(tactic);
+        std::string label = "tactic " + std::to_string(tactic);
+        if (int const stored = storedTactic(plugin)) label += " (" + std::to_string(stored) + " in the engine)";
         if (plugin.setTactic(tactic) != 0) {
             fail(label + " is refused");
             return;
