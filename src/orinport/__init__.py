@@ -10,17 +10,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from orinport.api import check, predict, prepare, verify
+    from orinport.api import check, plan_matmul, predict, prepare, verify
     from orinport.errors import MissingExtraError, OrinportError
 
 __version__ = "0.1.0"
 
-__all__ = ["MissingExtraError", "OrinportError", "__version__", "check", "predict", "prepare", "verify"]
+__all__ = ["MissingExtraError", "OrinportError", "__version__", "check", "plan_matmul", "predict", "prepare", "verify"]
 
 _HOME = {
     "MissingExtraError": "orinport.errors",
     "OrinportError": "orinport.errors",
     "check": "orinport.api",
+    "plan_matmul": "orinport.api",
     "predict": "orinport.api",
     "prepare": "orinport.api",
     "verify": "orinport.api",

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     import onnx_ir as ir
+    from numpy.typing import NDArray
 
+    from orinport.matmul.planner import MatmulReport
     from orinport.model.model import Model
     from orinport.predict.prediction import Prediction
     from orinport.results import CheckReport, PrepareReport, VerifyReport
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from orinport.rewrites.rewrite import Safety
     from orinport.targets.target import Precision, Target
 
-__all__ = ["DEFAULT_TARGET", "check", "predict", "prepare", "verify"]
+__all__ = ["DEFAULT_TARGET", "check", "plan_matmul", "predict", "prepare", "verify"]
 
 DEFAULT_TARGET = "orin-agx-64gb/jp6.2"
 
@@ -164,6 +166,42 @@ def predict(
     if compare_gpu:
         gpu_us = predict_network(network.name, all_on_gpu(placement), aim, chosen).total_us
     return predict_network(network.name, placement, aim, chosen, sparse=sparse, linear_io=linear_io, gpu_us=gpu_us)
+
+
+def plan_matmul(
+    m: int,
+    k: int,
+    n: int,
+    *,
+    count: int = 1,
+    constant: str = "rhs",
+    distinct: bool = False,
+    values: NDArray[Any] | None = None,
+    target: str | Target = DEFAULT_TARGET,
+    precision: str = "int8",
+    power_mode: str | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> MatmulReport:
+    """Rank the ways to compute `count` products of (m, k) by (k, n) on the DLA; the best is proved against NumPy.
+
+    `constant` says which operand is known when the network is built: `rhs`, `lhs` or `none`; `distinct`: each
+    product has its own. `values` is that operand, (m, k) or (k, n) or one for each product; random if left
+    out. Raises OrinportError for sizes or values that do not fit.
+    """
+    from orinport.matmul.planner import plan_matmul as plan
+    from orinport.matmul.product import Constant, Product
+
+    try:
+        side = Constant(constant)
+    except ValueError:
+        raise OrinportError(f"{constant!r} is no operand.", "Use rhs, lhs or none.") from None
+    return plan(
+        Product(m, k, n, count, side, distinct),
+        target=as_target(target, power_mode),
+        precision=as_precision(precision),
+        values=values,
+        progress=progress,
+    )
 
 
 def check_model(

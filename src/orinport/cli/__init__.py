@@ -33,6 +33,10 @@ _COMMANDS = {
         "orinport.cli.predict:predict",
         "Predict time, bound, utilisation and bytes of every layer, without a board.",
     ),
+    "matmul": (
+        "orinport.cli.matmul:matmul",
+        "Rank the ways to put a matrix product on the DLA, and write the best one.",
+    ),
     "rewrite": ("orinport.cli.rewrite:rewrite", "List, explain and apply the rewrites by themselves."),
     "dcnv4": (
         "orinport.cli.dcnv4:app",

@@ -18,6 +18,7 @@ from orinport.predict.prediction import Band, Bound, Bytes, Engine
 from orinport.targets.target import Precision
 
 if TYPE_CHECKING:
+    from orinport.model.layer import Layer
     from orinport.predict.constants import Constants
     from orinport.predict.operations import Operation
 
@@ -60,7 +61,7 @@ def gpu_time(operation: Operation, constants: Constants, clocks: GpuClocks, prec
     sizes = [prod(t.shape) if t.shape is not None else 0 for t in (operation.input, operation.output) if t is not None]
     moved = Bytes(
         input=sizes[0] * element if sizes else 0,
-        weights=sum(int(layer.attributes.get("weight_values") or 0) for layer in operation.layers) * element,
+        weights=sum(_weights(layer) for layer in operation.layers) * element,
         operand=sum(prod(t.shape or (0,)) for t in operation.operands) * element,
         output=sizes[-1] * element if len(sizes) > 1 else 0,
     )
@@ -78,3 +79,9 @@ def gpu_time(operation: Operation, constants: Constants, clocks: GpuClocks, prec
     worked = Bound.MAC if compute >= memory else Bound.MEMORY
     bound = Bound.OVERHEAD if launch >= max(compute, memory) else worked
     return GpuTime(us, Band(us / factor, us * factor), bound, Engine.GPU, macs, moved, peak)
+
+
+def _weights(layer: Layer) -> int:
+    """Build-time constants that the layer reads: its own weights, and constant operands."""
+    own = int(layer.attributes.get("weight_values") or 0)
+    return own + sum(prod(tensor.shape or (0,)) for tensor in layer.inputs if tensor.constant)

@@ -14,7 +14,7 @@ from orinport.words import count
 if TYPE_CHECKING:
     from orinport.predict.prediction import LayerPrediction, Prediction
 
-__all__ = ["compare_text", "predict_csv", "predict_document", "predict_text"]
+__all__ = ["compare_text", "predict_csv", "predict_document", "predict_text", "time_text"]
 
 _ROWS_SHOWN = 40
 _COLUMNS = (
@@ -102,8 +102,8 @@ def predict_text(prediction: Prediction, style: Style = PLAIN, *, rows: int = _R
         ),
         clocks,
         "",
-        f"one inference: {_time(prediction.total_us)}"
-        f" (between {_time(prediction.band.low)} and {_time(prediction.band.high)})",
+        f"one inference: {time_text(prediction.total_us)}"
+        f" (between {time_text(prediction.band.low)} and {time_text(prediction.band.high)})",
         f"queued: {prediction.fps_one_dla:.0f} images/s on one DLA, {prediction.fps_two_dlas:.0f} on two",
         *_regions(prediction),
         "",
@@ -118,8 +118,8 @@ def predict_text(prediction: Prediction, style: Style = PLAIN, *, rows: int = _R
 def _regions(prediction: Prediction) -> list[str]:
     shown = prediction.regions[:16]
     lines = [
-        f"  {region.device}: {_time(region.us)}, of it launch {_time(region.launch_us)}, reformat"
-        f" {_time(region.reformat_us)}; {count(len(region.layers), 'layer')}"
+        f"  {region.device}: {time_text(region.us)}, of it launch {time_text(region.launch_us)}, reformat"
+        f" {time_text(region.reformat_us)}; {count(len(region.layers), 'layer')}"
         for region in shown
     ]
     if len(prediction.regions) > len(shown):
@@ -145,7 +145,10 @@ def _table(prediction: Prediction, rows: int) -> list[str]:
     return lines
 
 
-def _time(us: float) -> str:
+def time_text(us: float) -> str:
+    """Microseconds, milliseconds or seconds, whichever reads best."""
+    if us >= 1e6:
+        return f"{us / 1e6:.2f} s"
     return f"{us / 1e3:.2f} ms" if us >= 1000 else f"{us:.1f} us"
 
 
@@ -155,7 +158,7 @@ def compare_text(prediction: Prediction) -> str:
         return ""
     ratio = prediction.total_us / prediction.gpu_us if prediction.gpu_us else 0.0
     return (
-        f"the whole network on the GPU: about {_time(prediction.gpu_us)}, give or take a factor of 3;"
+        f"the whole network on the GPU: about {time_text(prediction.gpu_us)}, give or take a factor of 3;"
         f" one inference as placed takes {ratio:.1f} times that\n"
     )
 
