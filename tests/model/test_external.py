@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -206,13 +205,13 @@ def test_more_than_two_gigabytes_are_not_read(tmp_path: Path) -> None:
             "model = load(sys.argv[1])",
             "copy_model(model)",
             "assert model.graph.initializers['w'].const_value.nbytes > 2**31",
-            "print(model.outputs[0].shape, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)",
+            "peak = next(line for line in open('/proc/self/status') if line.startswith('VmHWM'))",
+            "print(model.outputs[0].shape, int(peak.split()[1]) // 1024)",
         ],
         str(big_model(tmp_path)),
     )
     assert printed.startswith("(1, 16384) ")
     assert int(printed.split()[-1]) < 400
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > 0
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ folded; an `If` with a constant condition becomes the branch that it takes.
 
 from __future__ import annotations
 
+from collections import Counter
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -218,19 +219,16 @@ class _Pending:
 
     def __call__(self) -> ir.TensorProtocol:
         result = self.node.outputs[0]
+        order = _in_order(result)
+        uses = Counter(v for value in order for v in _inputs(value))
         arrays: dict[ir.Value, np.ndarray] = {}
-        todo = [result]
-        while todo:
-            value = todo[-1]
+        for value in order:
             pending = _pending(value)
-            missing = [] if pending is None else [v for v in pending.node.inputs if v is not None and v not in arrays]
-            missing = [] if value in arrays else [v for v in missing if v.const_value is not None]
-            if missing:
-                todo.extend(missing)
-                continue
-            todo.pop()
-            if value not in arrays:
-                arrays[value] = _stored(value) if pending is None else pending.compute(arrays)
+            arrays[value] = _stored(value) if pending is None else pending.compute(arrays)
+            for read in _inputs(value):
+                uses[read] -= 1
+                if not uses[read]:
+                    arrays.pop(read, None)
         return ir.Tensor(arrays[result], name=result.name)
 
     def compute(self, arrays: Mapping[ir.Value, np.ndarray]) -> np.ndarray:
@@ -247,6 +245,25 @@ class _Pending:
 def _pending(value: ir.Value) -> _Pending | None:
     tensor = value.const_value
     return tensor.raw if isinstance(tensor, ir.LazyTensor) and isinstance(tensor.raw, _Pending) else None
+
+
+def _inputs(value: ir.Value) -> list[ir.Value]:
+    """The constants that `value` is computed from; none if it is stored."""
+    pending = _pending(value)
+    return [] if pending is None else [v for v in pending.node.inputs if v is not None and v.const_value is not None]
+
+
+def _in_order(result: ir.Value) -> list[ir.Value]:
+    """Everything that `result` is computed from, in the order in which it can be computed, `result` last."""
+    order: dict[ir.Value, None] = {}
+    todo = [result]
+    while todo:
+        missing = [v for v in _inputs(todo[-1]) if v not in order]
+        if missing and todo[-1] not in order:
+            todo.extend(missing)
+        else:
+            order.setdefault(todo.pop())
+    return list(order)
 
 
 def _stored(value: ir.Value) -> np.ndarray:
