@@ -1,0 +1,181 @@
+"""`orinport classify`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from orinport.cli.options import ModelPath, emit, progress
+from orinport.errors import OrinportError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from orinport.dcnv4.classifier import Classifier, Guess
+
+__all__ = ["classify"]
+
+_BATCH = 8
+
+
+def classify(
+    model: ModelPath,
+    images: Annotated[tuple[Path, ...], Parameter(help="JPEG or PNG files, or folders of them.")],
+    /,
+    *,
+    top: Annotated[int, Parameter(name="--top", help="How many classes to show.")] = 5,
+    labels: Annotated[
+        Path | None, Parameter(name="--labels", help="Names of the classes, one a line; 1000 classes: ImageNet's.")
+    ] = None,
+    resize: Annotated[
+        Literal["crop", "stretch"],
+        Parameter(
+            name="--resize",
+            help="crop: short side to the network's size, middle cut out, as the models are evaluated; "
+            "stretch: both sides to the network's size.",
+        ),
+    ] = "crop",
+    size: Annotated[
+        int | None, Parameter(name="--size", help="Height and width, if the network leaves them open.")
+    ] = None,
+    accuracy: Annotated[
+        bool,
+        Parameter(
+            name="--accuracy",
+            negative="",
+            help="The one folder given holds a sub-folder for each class (synset, number or name): count the hits.",
+        ),
+    ] = False,
+    csv: Annotated[Path | None, Parameter(name="--csv", help="Write a row for each picture and class shown.")] = None,
+    format: Annotated[Literal["text", "json"], Parameter(name=["--format", "-f"], help="Output format.")] = "text",
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="Write the result to this file.")] = None,
+) -> int:
+    """Classify pictures with a network such as `dcnv4 export` writes, in ONNX Runtime.
+
+    Pictures are turned upright by their EXIF orientation, scaled with bicubic interpolation and normalised with
+    ImageNet's mean and standard deviation. Exit status: 0, 1 if a picture could not be read, 2 if the network or the
+    options are unusable.
+    """
+    from orinport.dcnv4.classifier import Classifier, read_labels
+
+    if top < 1:
+        raise OrinportError(f"{top} classes show nothing.", "Use --top 1 or more.")
+    if accuracy and (len(images) != 1 or not images[0].is_dir()):
+        raise OrinportError("--accuracy needs exactly one folder.")
+    paths = _paths(images)
+    classifier = Classifier(model, size=size, labels=None if labels is None else read_labels(labels))
+    rows: list[dict[str, Any]] = []
+    failures: list[dict[str, Any]] = []
+    for row in _run(classifier, paths, resize, max(top, 5) if accuracy else top):
+        (failures if "error" in row else rows).append(row)
+    progress("")
+    document: dict[str, Any] = {"schema_version": 1, "model": str(model), "weights": classifier.weights}
+    if accuracy:
+        document["accuracy"] = _accuracy(classifier, rows, images[0])
+    document["pictures"] = [*rows, *failures]
+    if csv is not None:
+        emit(_csv(rows, top), csv)
+    if format == "json":
+        from orinport.report.json import dumps
+
+        emit(dumps(_plain(document, top)), output)
+    else:
+        emit(_text(classifier, document, top), output)
+    return 1 if failures else 0
+
+
+def _paths(images: tuple[Path, ...]) -> list[Path]:
+    from orinport.dcnv4.images import find_pictures
+
+    if not images:
+        raise OrinportError("No picture is given.", "orinport classify MODEL PICTURE...")
+    paths: list[Path] = []
+    for each in images:
+        found = list(find_pictures(each)) if each.is_dir() else [each]
+        if not found:
+            raise OrinportError(f"There is no JPEG or PNG file in {str(each)!r}.")
+        paths.extend(found)
+    return paths
+
+
+def _run(
+    classifier: Classifier, paths: list[Path], resize: Literal["crop", "stretch"], top: int
+) -> Iterator[dict[str, Any]]:
+    """A row for each picture: its classes, or why it could not be read. Few pictures are in memory at once."""
+    from orinport.dcnv4.classifier import read_all
+
+    for start in range(0, len(paths), _BATCH):
+        progress(f"{start} of {len(paths)} pictures")
+        good, bad = read_all(paths[start : start + _BATCH])
+        for path, error in bad:
+            yield {"picture": path, "error": str(error)}
+        guesses = classifier.classify([picture for _, picture in good], mode=resize, top=top)
+        for (path, picture), found in zip(good, guesses, strict=True):
+            yield {"picture": path, "notes": picture.notes, "classes": found}
+
+
+def _accuracy(classifier: Classifier, rows: list[dict[str, Any]], root: Path) -> dict[str, Any]:
+    from orinport.dcnv4.classifier import true_class
+
+    first = within = 0
+    for row in rows:
+        truth = true_class(row["picture"], root, classifier.labels, classifier.classes)
+        guesses: tuple[Guess, ...] = row["classes"]
+        first += guesses[0].index == truth
+        within += truth in [guess.index for guess in guesses[:5]]
+    count = len(rows)
+    if not count:
+        raise OrinportError("No picture could be read, so there is nothing to count.")
+    return {"pictures": count, "top1": first / count, "top5": within / count}
+
+
+def _plain(document: dict[str, Any], top: int) -> dict[str, Any]:
+    """`document` with strings and numbers only."""
+    pictures = []
+    for row in document["pictures"]:
+        plain = {**row, "picture": str(row["picture"])}
+        if "classes" in row:
+            plain["notes"] = list(row["notes"])
+            plain["classes"] = [
+                {"index": g.index, "name": g.name, "probability": g.probability, "logit": g.logit}
+                for g in row["classes"][:top]
+            ]
+        pictures.append(plain)
+    return {**document, "pictures": pictures}
+
+
+def _csv(rows: list[dict[str, Any]], top: int) -> str:
+    import csv
+    import io
+
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(["picture", "rank", "class", "name", "probability", "logit"])
+    for row in rows:
+        for rank, guess in enumerate(row["classes"][:top], 1):
+            numbers = [f"{guess.probability:.6g}", f"{guess.logit:.6g}"]
+            writer.writerow([row["picture"], rank, guess.index, guess.name, *numbers])
+    return buffer.getvalue()
+
+
+def _text(classifier: Classifier, document: dict[str, Any], top: int) -> str:
+    from orinport.report.style import clean
+
+    lines = []
+    if classifier.random:
+        lines.append(f"This network has {clean(classifier.weights)}: what it says means nothing.")
+    elif classifier.weights:
+        lines.append(clean(classifier.weights))
+    found = document.get("accuracy")
+    if found:
+        lines.append(f"{found['pictures']} pictures, top-1 {found['top1']:.2%}, top-5 {found['top5']:.2%}")
+    for row in document["pictures"]:
+        if "error" in row:
+            lines.append(clean(row["error"]))
+        elif not found:
+            notes = f"  ({'; '.join(row['notes'])})" if row["notes"] else ""
+            lines.append(f"{clean(str(row['picture']))}{notes}")
+            lines += [f"  {g.probability:7.2%}  {g.index:>4}  {clean(g.name)}" for g in row["classes"][:top]]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,201 @@
+"""A classification network in ONNX Runtime: pictures in, the most probable classes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx_ir as ir
+
+from orinport.dcnv4.dynamic import load_any
+from orinport.dcnv4.images import Mode, Picture, normalise, read_picture, resize
+from orinport.dcnv4.node import nodes_of
+from orinport.dcnv4.portable import portable_proto
+from orinport.errors import OrinportError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import onnx
+    from numpy.typing import NDArray
+
+__all__ = ["Classifier", "Guess", "Labels", "imagenet_labels", "read_all", "read_labels", "true_class"]
+
+_IMAGENET_CLASSES = 1000
+_DEFAULT_SIZE = 224
+_BATCH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """A name for every class, and where WordNet has one, its synset."""
+
+    names: tuple[str, ...]
+    synsets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """One class that a picture may belong to."""
+
+    index: int
+    name: str
+    probability: float
+    logit: float
+
+
+def imagenet_labels() -> Labels:
+    """The 1000 classes of ImageNet-1k: WordNet's first lemma and synset."""
+    text = (resources.files("orinport.dcnv4") / "data" / "imagenet1k.txt").read_text(encoding="utf-8")
+    rows = [line.split(" ", 1) for line in text.splitlines() if not line.startswith("#")]
+    return Labels(tuple(name for _, name in rows), tuple(synset for synset, _ in rows))
+
+
+def read_labels(path: Path) -> Labels:
+    """One name a line. Raises OrinportError if the file cannot be read."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise OrinportError(f"The labels {str(path)!r} cannot be read: {error}.") from error
+    names = tuple(line.strip() for line in lines if line.strip())
+    if not names:
+        raise OrinportError(f"The labels {str(path)!r} are empty.")
+    return Labels(names)
+
+
+class Classifier:
+    """A network with one input (N, 3, H, W) of floats and one output (N, classes), in ONNX Runtime.
+
+    DCNv4 operators are run in their portable form. `size` is needed only if the network leaves it open. Raises
+    OrinportError if the network is no such classifier, or the labels are not as many as its classes.
+    """
+
+    def __init__(self, path: Path, *, size: int | None = None, labels: Labels | None = None) -> None:
+        model = load_any(path)
+        _require_picture_input(model.ir)
+        facts = model.ir.metadata_props
+        self.weights = facts.get("orinport.weights", "")
+        proto = ir.to_proto(model.ir)
+        self._session = _session(portable_proto(proto) if nodes_of(model.ir) else proto)
+        self._input = self._session.get_inputs()[0]
+        given = facts.get("orinport.size", "")
+        self.size = self._picture_size(size, int(given) if given.isdecimal() else None)
+        self._dtype = np.float16 if self._input.type == "tensor(float16)" else np.float32
+        classes = self._session.get_outputs()[0].shape[-1]
+        self.classes = classes if isinstance(classes, int) else len(self._logits([np.zeros((3, *self.size))])[0])
+        if labels is None and self.classes == _IMAGENET_CLASSES:
+            labels = imagenet_labels()
+        if labels is not None and len(labels.names) != self.classes:
+            raise OrinportError(f"There are {len(labels.names)} labels for {self.classes} classes.")
+        self.labels = labels
+
+    @property
+    def random(self) -> bool:
+        """The network says of itself that its weights are random."""
+        return self.weights.startswith("random")
+
+    def _picture_size(self, asked: int | None, noted: int | None) -> tuple[int, int]:
+        fixed = [dim if isinstance(dim, int) else None for dim in self._input.shape[2:]]
+        height, width = (dim or asked or noted or _DEFAULT_SIZE for dim in fixed)
+        if asked is not None and (height, width) != (asked, asked):
+            raise OrinportError(f"The network takes {height} x {width} pixels, not {asked} x {asked}.")
+        return height, width
+
+    def classify(self, pictures: Sequence[Picture], *, mode: Mode = "crop", top: int = 5) -> list[tuple[Guess, ...]]:
+        """The `top` classes of each picture, most probable first."""
+        inputs = [normalise(resize(picture.pixels, self.size, mode)) for picture in pictures]
+        return [self._best(logits, top) for logits in self._logits(inputs)]
+
+    def _best(self, logits: NDArray[np.float64], top: int) -> tuple[Guess, ...]:
+        if np.isnan(logits).any():
+            raise OrinportError("The network gives NaN.", "Its weights or the runtime are broken.")
+        powers = np.exp(logits - logits.max())
+        probabilities = powers / powers.sum()
+        order = np.argsort(-logits, kind="stable")[:top]
+        return tuple(
+            Guess(int(index), self._name(int(index)), float(probabilities[index]), float(logits[index]))
+            for index in order
+        )
+
+    def _name(self, index: int) -> str:
+        return f"class {index}" if self.labels is None else self.labels.names[index]
+
+    def _logits(self, inputs: Sequence[NDArray[Any]]) -> list[NDArray[np.float64]]:
+        """Of every picture, in batches that the network takes."""
+        fixed = self._input.shape[0] if isinstance(self._input.shape[0], int) else None
+        step = fixed or _BATCH
+        results: list[NDArray[np.float64]] = []
+        for start in range(0, len(inputs), step):
+            batch = np.stack(inputs[start : start + step]).astype(self._dtype)
+            padded = (
+                batch if fixed is None else np.concatenate([batch, np.zeros_like(batch[:1]).repeat(step, 0)])[:step]
+            )
+            output = self._session.run(None, {self._input.name: padded})[0]
+            results.extend(output[: len(batch)].reshape(len(batch), -1).astype(np.float64))
+        return results
+
+
+def true_class(path: Path, root: Path, labels: Labels | None, classes: int) -> int:
+    """The class of a picture from the folder that it lies in, below `root`.
+
+    The folder is called by the class's WordNet synset, its number, or its name; or there are exactly as many
+    folders as classes, in the order of their names. Raises OrinportError if it is none of these.
+    """
+    relative = path.relative_to(root).parts
+    folder = relative[0] if len(relative) > 1 else ""
+    if labels is not None and folder in labels.synsets:
+        return labels.synsets.index(folder)
+    if folder.isdecimal() and int(folder) < classes:
+        return int(folder)
+    if labels is not None and labels.names.count(folder) == 1:
+        return labels.names.index(folder)
+    folders = sorted(each.name for each in root.iterdir() if each.is_dir() and not each.name.startswith("."))
+    if len(folders) == classes and folder in folders:
+        return folders.index(folder)
+    raise OrinportError(
+        f"The folder {folder or str(root)!r} names no class.",
+        "Sub-folders are called by synset (n01440764), number or name, or there is one for every class.",
+    )
+
+
+def _require_picture_input(model: ir.Model) -> None:
+    inputs = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
+    first = inputs[0] if inputs else None
+    dims = None if first is None or first.shape is None else [d if isinstance(d, int) else None for d in first.shape]
+    wanted = first is not None and first.dtype in (ir.DataType.FLOAT, ir.DataType.FLOAT16)
+    if len(inputs) != 1 or dims is None or len(dims) != 4 or dims[1] != 3 or not wanted:
+        shown = ", ".join(f"{value.name} {value.shape}" for value in inputs[:3])
+        raise OrinportError(f"The network is no classifier of pictures: its inputs are {shown or 'none'}.")
+    if len(model.graph.outputs) != 1:
+        raise OrinportError(f"The network is no classifier: it has {len(model.graph.outputs)} outputs.")
+    shape = model.graph.outputs[0].shape
+    if shape is not None and (len(shape) < 2 or any(dim not in (1,) for dim in list(shape)[2:])):
+        raise OrinportError(f"The network is no classifier: its output has shape {shape}, not (N, classes).")
+
+
+def _session(proto: onnx.ModelProto) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime has no class of its own for these
+        raise OrinportError(f"ONNX Runtime does not run the network: {str(error).splitlines()[0]}") from error
+
+
+def read_all(paths: Sequence[Path]) -> tuple[list[tuple[Path, Picture]], list[tuple[Path, OrinportError]]]:
+    """The pictures that can be read, and why the others cannot."""
+    answers = [(path, _read_or_error(path)) for path in paths]
+    good = [(path, answer) for path, answer in answers if isinstance(answer, Picture)]
+    return good, [(path, answer) for path, answer in answers if isinstance(answer, OrinportError)]
+
+
+def _read_or_error(path: Path) -> Picture | OrinportError:
+    try:
+        return read_picture(path)
+    except OrinportError as error:
+        return error
