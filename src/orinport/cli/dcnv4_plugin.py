@@ -31,7 +31,9 @@ def plugin_build(
     output: Folder = _FOLDER,
     arch: Annotated[
         tuple[str, ...],
-        Parameter(name="--arch", consume_multiple=False, help="CUDA architecture; may be given several times."),
+        Parameter(
+            name="--arch", negative="", consume_multiple=False, help="CUDA architecture; may be given several times."
+        ),
     ] = ("87",),
     toolchain: Annotated[
         str, Parameter(name="--toolchain", help="Cross-compile: jetson, drive, or a CMake toolchain file.")
