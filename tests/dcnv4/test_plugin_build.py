@@ -69,6 +69,14 @@ def test_an_unknown_toolchain_is_refused(trt, tmp_path):
     assert one_line(error)
 
 
+def test_a_cross_compilation_needs_the_targets_cuda(trt, tmp_path, monkeypatch):
+    monkeypatch.setenv("ORINPORT_CUDA_TARGET", str(tmp_path))
+    monkeypatch.setattr("orinport.dcnv4.plugin_build.find_nvcc", lambda: tmp_path)
+    with pytest.raises(OrinportError, match=r"ORINPORT_CUDA_TARGET.*must name the target's CUDA") as error:
+        build_plugin(PluginBuild(trt, tmp_path / "b", toolchain="jetson"))
+    assert one_line(error)
+
+
 @pytest.mark.parametrize("arch", ["", "sm_87", "8.7", "87; rm -rf /", "-1"])
 def test_architectures_are_checked(trt, tmp_path, arch):
     with pytest.raises(OrinportError, match="no CUDA architecture"):

@@ -212,11 +212,9 @@ def _headers(root: Path) -> bool:
 
 def _first_error(log: Path) -> str:
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
-    for line in lines:
-        if re.search(r"\berror\b[: ]", line, re.IGNORECASE) and "CMake Error at" not in line:
-            return line[:300].rstrip(".")
     for number, line in enumerate(lines):
-        if line.startswith("CMake Error"):
-            told = " ".join(takewhile(bool, lines[number + 1 :]))
-            return told[:300].rstrip(".") or line
+        if line.startswith("CMake Error at"):
+            return " ".join(takewhile(bool, lines[number + 1 :]))[:300].rstrip(".")
+        if re.search(r"\berror\b[: ]", line, re.IGNORECASE):
+            return line[:300].rstrip(".")
     return (lines[-1] if lines else "nothing was said").rstrip(".")
