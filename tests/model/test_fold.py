@@ -303,6 +303,26 @@ def test_a_branch_by_computed_condition() -> None:
     assert operators(model) == ["Identity", "Relu"]
 
 
+def test_branches_share_names_with_everything_else() -> None:
+    """Two Ifs with the same branches: one is always taken, the other depends on the input."""
+    then = helper.make_graph([node("Relu", ["x"], "t")], "then", [], [onnx.ValueInfoProto(name="t")])
+    other = helper.make_graph([node("Neg", ["x"], "t")], "else", [], [onnx.ValueInfoProto(name="t")])
+    nodes = [
+        node("If", ["yes"], "a", then_branch=then, else_branch=other),
+        node("If", ["yes"], "b", then_branch=other, else_branch=then),
+        node("If", ["c"], "d", then_branch=then, else_branch=other),
+        node("Sum", ["a", "b", "d"], "y"),
+    ]
+    proto = network(nodes, {"x": (1, 4), "c": ((), np.bool_)}, ["y"], {"yes": np.array(True)})
+    model = load(proto)
+    assert operators(model) == ["Relu", "Neg", "If", "Sum"]
+    names = [v.name for n in model.graph.all_nodes() for v in n.outputs]
+    assert names.count("t") == 2, "once in each branch of the If that stays"
+    for condition in (True, False):
+        feeds = {"x": np.array([[-1, 2, -3, 4]], np.float32), "c": np.array(condition)}
+        np.testing.assert_array_equal(run_onnx(to_proto(model), feeds)[0], run_onnx(proto, feeds)[0])
+
+
 def test_a_branch_that_depends_on_the_input_stays() -> None:
     then = helper.make_graph([node("Relu", ["x"], "t")], "then", [], [onnx.ValueInfoProto(name="t")])
     other = helper.make_graph([node("Neg", ["x"], "e")], "else", [], [onnx.ValueInfoProto(name="e")])

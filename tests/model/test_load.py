@@ -413,6 +413,19 @@ def test_absurd_inputs() -> None:
     assert "'y' would have the absurd shape" in refusal(grown)
 
 
+def test_inputs_and_constants_that_are_outputs_too() -> None:
+    proto = network([node("Relu", ["x"], "y")], {"x": ("n", 4)}, ["y", "x", "c"], {"c": np.ones((2, 2), np.float32)})
+    model = load(proto, shapes="x:3x4")
+    assert model.inputs == (Tensor("x", (3, 4), DType.FP32),)
+    assert model.outputs == (
+        Tensor("y", (3, 4), DType.FP32),
+        Tensor("x", (3, 4), DType.FP32),
+        Tensor("c", (2, 2), DType.FP32, constant=True),
+    )
+    feeds = {"x": np.ones((3, 4), np.float32)}
+    assert [r.shape for r in run_onnx(to_proto(model), feeds)] == [(3, 4), (3, 4), (2, 2)]
+
+
 # --- functions ----------------------------------------------------------------------------------------------------
 
 

@@ -37,7 +37,8 @@ class Folder:
         self.changed = False
         self._outputs = set(model.graph.outputs)
         self._arrays: dict[ir.Value, np.ndarray] = {}
-        self._names: set[str] | None = None
+        self._names: Counter[str] | None = None
+        """How often each value name occurs in the graph and its subgraphs, once somebody has asked."""
 
     def small(self, value: ir.Value | None, limit: int = SMALL) -> np.ndarray | None:
         """The array of a constant of at most `limit` elements, or None."""
@@ -158,19 +159,20 @@ class Folder:
 
     def _splice(self, node: ir.Node, branch: ir.Graph) -> list[ir.Node]:
         """Move the nodes and initializers of `branch` in front of `node`, and let them take its place."""
+        names = self._counted()
         for dead in (a.as_graph() for a in node.attributes.values() if a.type == ir.AttributeType.GRAPH):
             if dead is not branch:
+                names.subtract(_names_in(dead))
                 _let_go(dead)
-        self.changed = True
         for value in list(branch.initializers.values()):
             branch.initializers.pop(value.name or "")
-            value.name = self._unique(value.name or "constant")
+            self._make_unique(value)
             self.graph.initializers.add(value)
         nodes, results = list(branch), list(branch.outputs)
         branch.outputs.clear()
         branch.remove(nodes)
         for value in (value for inner in nodes for value in inner.outputs if value.name):
-            value.name = self._unique(value.name or "")
+            self._make_unique(value)
         self.graph.insert_before(node, nodes)
         for value, result in zip(node.outputs, results, strict=True):
             if value not in self._outputs:
@@ -187,20 +189,48 @@ class Folder:
         """`new` becomes the network output that `old` is, under the same name."""
         name, new.type, new.shape = old.name, old.type, old.shape
         old.replace_all_uses_with(new, replace_graph_outputs=True)
-        old.name = self._unique(f"{name}/replaced")
+        old.name = self._fresh(f"{name}/replaced")
         new.name = name
         self._outputs = set(self.graph.outputs)
 
-    def _unique(self, name: str) -> str:
+    def _counted(self) -> Counter[str]:
         if self._names is None:
-            self._names = set(self.graph.initializers) | {v.name or "" for v in self.graph.inputs}
-            self._names.update(v.name or "" for node in self.graph for v in node.outputs)
+            self._names = _names_in(self.graph)
+        return self._names
+
+    def _make_unique(self, value: ir.Value) -> None:
+        """Rename a value that comes out of a subgraph, if its name is used elsewhere too."""
+        names = self._counted()
+        name = value.name or ""
+        if names[name] > 1:
+            names[name] -= 1
+            value.name = self._fresh(name)
+
+    def _fresh(self, name: str) -> str:
+        names = self._counted()
         candidate, count = name, 1
-        while candidate in self._names:
+        while names[candidate] > 0:
             count += 1
             candidate = f"{name}_{count}"
-        self._names.add(candidate)
+        names[candidate] += 1
         return candidate
+
+
+def _names_in(graph: ir.Graph) -> Counter[str]:
+    """Names of the values that `graph` and its subgraphs define, and how often."""
+    names = Counter(v.name or "" for v in graph.inputs)
+    names.update(name for name in graph.initializers if not graph.initializers[name].is_graph_input())
+    for node in graph:
+        names.update(v.name for v in node.outputs if v.name)
+        for attribute in node.attributes.values():
+            if attribute.is_ref():
+                continue
+            if attribute.type == ir.AttributeType.GRAPH:
+                names.update(_names_in(attribute.as_graph()))
+            elif attribute.type == ir.AttributeType.GRAPHS:
+                for inner in attribute.as_graphs():
+                    names.update(_names_in(inner))
+    return names
 
 
 def _let_go(graph: ir.Graph) -> None:

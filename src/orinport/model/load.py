@@ -83,6 +83,9 @@ def _to_ir(proto: onnx.ModelProto, skeleton: Skeleton) -> ir.Model:
         model: ir.Model = ir.serde.deserialize_model(proto)
     except (ValueError, TypeError, KeyError, NotImplementedError, RuntimeError, AssertionError) as error:
         raise OrinportError(f"The network cannot be read: {error}") from error
+    for value, info in zip(model.graph.inputs, proto.graph.input, strict=True):
+        if value.is_graph_output():
+            ir.serde.deserialize_value_info_proto(info, value)
     for name, value in model.graph.initializers.items():
         tensor = skeleton.initializers[name]
         value.const_value, value.type = tensor, ir.TensorType(tensor.dtype)
