@@ -56,8 +56,10 @@ def read_picture(path: Path) -> Picture:
             raise OrinportError(f"{shown} has {size} bytes, more than the {_MAX_BYTES} that are read.")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", image_module.DecompressionBombWarning)
+            with image_module.open(path) as probe:
+                _require_still(probe, shown)
+                probe.verify()
             with image_module.open(path) as image:
-                _require_still(image, shown)
                 return _decode(image)
     except image_module.DecompressionBombError as error:
         raise OrinportError(f"{shown} has more than the {MAX_PIXELS} pixels that are read.") from error
