@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import numpy as np
@@ -139,10 +140,17 @@ def test_dynamic_dimensions(batch: Any) -> None:
         dim.dim_value = batch
     text = refusal(proto)
     assert "'x'" in text
-    assert "--shapes 'x:1x3x16x16'" in text
+    assert "--shapes x:1x3x16x16." in text
     model = load(proto, shapes="x:4x3x16x16")
     assert model.inputs[0].shape == (4, 3, 16, 16)
     assert model.outputs[0].shape == (4, 10)
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
+def test_the_example_is_one_shell_word(name: str) -> None:
+    text = refusal(single("Relu", {name: ("n", 4)}))
+    example = text.rsplit("--shapes ", 1)[1].removesuffix(".")
+    assert shlex.split(example) == [f"{name}:1x4" if name.isprintable() else "NAME:1x3x224x224"]
 
 
 def test_an_input_without_rank() -> None:

@@ -7,6 +7,7 @@ Several inputs come as several strings, or in one string with commas between. Na
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -132,8 +133,13 @@ def _fill(info: onnx.ValueInfoProto, symbols: Mapping[str, int]) -> None:
         example = "x".join(str(d.dim_value) if d.dim_value > 0 else "1" for d in tensor.shape.dim) or "1x3x224x224"
         raise OrinportError(
             f"The input {quote(info.name)} has the dynamic shape {declared}, and the DLA needs fixed ones.",
-            f"Give it with --shapes, for example --shapes {quote(f'{info.name}:{example}', 200)}.",
+            f"Give it with --shapes, for example --shapes {_argument(f'{info.name}:{example}')}.",
         )
+
+
+def _argument(text: str) -> str:
+    """`text` as one word of a shell command, on one line; a placeholder if it cannot be that."""
+    return shlex.quote(text) if text.isprintable() and len(text) < 300 else "NAME:1x3x224x224"
 
 
 def _declared(info: onnx.ValueInfoProto) -> str:
