@@ -281,17 +281,6 @@ def test_average_over_the_image_can_be_rewritten() -> None:
     assert found.fix.rewrite == "reduce-to-pool"
 
 
-@pytest.mark.parametrize("axes", [(1,), (0, 2, 3), (1, 2, 3)])
-def test_average_over_other_axes_has_no_rewrite(axes: tuple[int, ...]) -> None:
-    (found,) = findings("DLA024", reduction("AVG", axes), *JP62)
-    assert found.fix is None
-
-
-def test_maximum_below_8_6_12_can_be_rewritten() -> None:
-    (found,) = findings("DLA024", reduction("MAX"), *JP60)
-    assert found.fix is not None
-
-
 def test_identity_can_be_removed_and_a_cast_cannot() -> None:
     (same,) = findings("DLA034", cast(DType.FP32, kind=LayerKind.IDENTITY), *JP62)
     (other,) = findings("DLA034", cast(DType.FP16), *JP62)

@@ -7,7 +7,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from orinport.model.layer import Layer, LayerKind
-from rules.layer_builders import convolution, elementwise, findings, layer, pooling, scale, shuffle, tensor
+from rules.layer_builders import (
+    concatenation,
+    convolution,
+    elementwise,
+    findings,
+    layer,
+    pooling,
+    reduction,
+    scale,
+    shuffle,
+    slicing,
+    softmax,
+    tensor,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +48,21 @@ def test_deconvolution_is_made_plain_where_its_kernel_is_constant(code: str, cha
     runtime = convolution(deconvolution=True, constant_kernel=False, **changes)
     assert fix(code, constant, *JP60) == "conv-transpose-to-unpadded"
     assert fix(code, runtime, *JP60) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "shape", "changes", "expected"),
+    [
+        ("DLA123", (1, 3, 224, 224), {"kernel": (16, 16), "stride": (16, 16)}, "conv-stride-to-channels"),
+        ("DLA127", (1, 1024, 80, 160), {}, "split-conv-channels"),
+        ("DLA127", (1, 512, 80, 400), {"groups": 512}, "split-conv-channels"),
+    ],
+)
+def test_convolutions_are_taken_apart_where_their_kernel_is_constant(
+    code: str, shape: tuple[int, ...], changes: dict[str, Any], expected: str
+) -> None:
+    assert fix(code, convolution(shape, **changes), *JP60) == expected
+    assert fix(code, convolution(shape, constant_kernel=False, **changes), *JP60) is None
 
 
 @pytest.mark.parametrize(
@@ -127,3 +155,72 @@ def test_reshapes_that_the_parser_puts_around_a_1d_window(nodes: tuple[str, ...]
     network = (into, window, out)
     assert fix("DLA190", into, *JP62, layers=network) == expected
     assert fix("DLA190", out, *JP62, layers=network) == expected
+
+
+@pytest.mark.parametrize(
+    ("op", "axes", "expected"),
+    [
+        ("AVG", (2, 3), "reduce-to-pool"),
+        ("AVG", (3,), "reduce-to-pool"),
+        ("MAX", (2, 3), "reduce-to-pool"),
+        ("AVG", (1,), "reduce-to-conv"),
+        ("AVG", (0, 1, 2, 3), "reduce-to-conv"),
+        ("SUM", (2, 3), "reduce-to-conv"),
+        ("MAX", (1,), "reduce-max-to-pool"),
+        ("MIN", (2, 3), "reduce-max-to-pool"),
+        ("PROD", (2, 3), None),
+    ],
+)
+def test_reductions_by_operation_and_axes(op: str, axes: tuple[int, ...], expected: str | None) -> None:
+    assert fix("DLA024", reduction(op, axes), *JP60) == expected
+
+
+def test_reductions_over_a_batch_or_of_an_unknown_shape_have_none() -> None:
+    assert fix("DLA024", reduction("AVG", (0, 2, 3), shape=(2, 8, 4, 4)), *JP60) is None
+    assert fix("DLA024", reduction("AVG", (2, 3), shape=None), *JP60) is None
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ((1, 64, 56, 56), (1, 64, 1, 1), "broadcast-to-resize"),
+        ((1, 1, 56, 56), (1, 64, 56, 56), "broadcast-to-resize"),
+        ((2, 64, 56, 56), (1, 64, 1, 1), None),
+        ((1, 64, 56, 56), (64, 1, 1), None),
+    ],
+)
+def test_broadcast_is_written_out(first: tuple[int, ...], second: tuple[int, ...], expected: str | None) -> None:
+    assert fix("DLA161", elementwise("PROD", tensor("a", first), tensor("b", second)), *JP60) == expected
+
+
+def test_broadcast_of_a_power_is_not() -> None:
+    assert fix("DLA161", elementwise("POW", tensor("a"), tensor("b", CHANNELS)), *JP62) is None
+
+
+class TestPadding:
+    def network(self, kind: str = "conv", fill: float = 0.0, nodes: tuple[str, ...] = ("pad",)) -> tuple[Layer, ...]:
+        padded = slicing((0, 0, -1, -1), (1, 64, 58, 58), mode="FILL", fill=fill)
+        pad = Layer(0, "pad", padded.kind, padded.inputs, (tensor("p", (1, 64, 58, 58)),), nodes, padded.attributes)
+        reader = {"conv": convolution(), "pool": pooling(), "other": scale()}[kind]
+        return pad, renamed(reader, 1, "p", "z", ("reader",))
+
+    @pytest.mark.parametrize("kind", ["conv", "pool"])
+    def test_zeros_move_into_convolutions_and_pools(self, kind: str) -> None:
+        network = self.network(kind)
+        assert fix("DLA184", network[0], *JP62, layers=network) == "fuse-pad"
+
+    def test_other_readers_other_values_and_outputs_forbid_it(self) -> None:
+        for network in (self.network("other"), self.network(fill=1.0), self.network()[:1]):
+            assert fix("DLA184", network[0], *JP62, layers=network) is None
+        network = self.network()
+        assert fix("DLA184", network[0], *JP62, layers=network, outputs=("p",)) is None
+
+    def test_output_padding_of_a_deconvolution_is_no_pad(self) -> None:
+        pad, reader = self.network(nodes=("deconv",))
+        maker = renamed(convolution(deconvolution=True), 2, "q", "x", ("deconv",))
+        assert fix("DLA184", pad, *JP62, layers=(maker, pad, reader)) is None
+
+
+def test_softmax_of_another_rank_moves_to_four_dimensions() -> None:
+    assert fix("DLA102", softmax((1, 1000)), *JP62) == "softmax-to-channels"
+    assert fix("DLA102", concatenation((1, 10), (1, 10)), *JP62) is None

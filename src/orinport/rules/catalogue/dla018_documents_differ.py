@@ -71,7 +71,7 @@ class DocumentsDiffer(LayerRule):
             self,
             layer,
             (row, accept),
-            f"{operation} counts as taken, though documents differ. {row.text}",
+            f"{operation} counts as taken. {row.text}",
             value=operation,
             limit=None,
             advice="If the board refuses the layer, this is why; report it.",

@@ -17,7 +17,8 @@ convolution with weights 1/(h*w) up to 32x32. A sum is that average times the nu
 chain of max pools. A mean over channels is a 1x1 convolution.
 
 ## Fix safety
-The rewrite reduce-to-pool is exact up to rounding.
+The rewrites reduce-to-pool, reduce-to-conv and reduce-max-to-pool are exact: the same terms in another order, maxima
+and minima bit-equal.
 
 ## Source
 Rows Q01a to Q01e, P08, P09, CF18 and OP45: operator reference, builder log of 10.3, operator table of
@@ -30,7 +31,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
-from orinport.rules.fixes import REDUCE_TO_POOL
+from orinport.rules.fixes import REDUCE_MAX_TO_POOL, REDUCE_TO_CONV, REDUCE_TO_POOL
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import finding, holding
 
@@ -49,6 +50,13 @@ _ADVICE: Mapping[str, str] = {
     "MIN": "Multiply by -1, use a chain of max pools, multiply by -1.",
 }
 
+_FIXES: Mapping[str, tuple[str, str]] = {
+    "AVG": REDUCE_TO_CONV,
+    "SUM": REDUCE_TO_CONV,
+    "MAX": REDUCE_MAX_TO_POOL,
+    "MIN": REDUCE_MAX_TO_POOL,
+}
+
 
 class Reduction(LayerRule):
     code = "DLA024"
@@ -65,7 +73,7 @@ class Reduction(LayerRule):
         version = context.target.stack.tensorrt
         spatial = _is_spatial(layer)
         advice = _ADVICE.get(op, "Compute it outside of the part for the DLA.") if spatial else _OTHER_AXES
-        fix = REDUCE_TO_POOL if spatial and op in ("AVG", "MAX") else None
+        fix = _fix(layer, spatial)
         for row in holding(context, ("Q01c", "Q01e", "P08")):
             if op in row.values["refused"]:
                 yield finding(
@@ -96,6 +104,16 @@ def _is_spatial(layer: Layer) -> bool:
     """True if a tensor (N, C, W) or (N, C, H, W) is reduced over spatial dimensions and nothing else."""
     rank = layer.inputs[0].rank
     return rank in (3, 4) and min(layer["axes"], default=0) >= 2
+
+
+def _fix(layer: Layer, spatial: bool) -> tuple[str, str] | None:
+    """The rewrite for the operation and the axes; none reduces a batch."""
+    shape = layer.inputs[0].shape
+    if not shape or (0 in layer["axes"] and shape[0] > 1 and len(shape) > 1):
+        return None
+    if spatial and layer["op"] in ("AVG", "MAX"):
+        return REDUCE_TO_POOL
+    return _FIXES.get(layer["op"])
 
 
 def _taken(context: Context) -> tuple[str, ...]:

@@ -15,7 +15,8 @@ Keep the tensor 4-D, e.g. (1, 1000, 1, 1). Where only the network's edge is in t
 it: the board's model then takes or gives the 4-D tensor.
 
 ## Fix safety
-No rewrite is applied; moving an edge is recorded and proved by `prepare`.
+The rewrite softmax-to-channels is exact: it moves a SoftMax to a 4-D tensor. For the other kinds none is applied;
+moving an edge is recorded and proved by `prepare`.
 
 ## Source
 Row G15c: NVIDIA/Model-Optimizer issue 1415 (observed).
@@ -26,6 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
+from orinport.rules.fixes import SOFTMAX_TO_CHANNELS
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import finding
 
@@ -41,6 +43,7 @@ class Rank(LayerRule):
     code = "DLA102"
     title = "Tensor has a rank that the DLA does not take"
     rows = ("G15c",)
+    fix = SOFTMAX_TO_CHANNELS
     kinds = (
         LayerKind.CONCATENATION,
         LayerKind.SOFTMAX,
@@ -66,6 +69,7 @@ class Rank(LayerRule):
                 value=tensor.rank,
                 limit=row.values["rank"],
                 advice="Keep the tensor 4-D; at the edge of the network `orinport prepare` does so.",
+                fix=SOFTMAX_TO_CHANNELS if layer.kind is LayerKind.SOFTMAX else None,
             )
             return
 

@@ -14,7 +14,7 @@ Split the stride into two factors: a rearrangement of 2x2 or 4x4 blocks into cha
 that stride, then the convolution with the remaining stride and its weights rearranged alike.
 
 ## Fix safety
-No rewrite is applied.
+The rewrite conv-stride-to-channels is exact: the same products in another order of summation.
 
 ## Source
 Row C04: NvInfer.h from 5.1.5 on, developer guides 8.4 and 8.5, current documentation.
@@ -25,6 +25,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
+from orinport.rules.fixes import CONV_STRIDE_TO_CHANNELS
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import between, bounds, by, finding, speaking, within
 
@@ -41,6 +42,7 @@ class ConvolutionStride(LayerRule):
     title = "Convolution stride is out of range"
     rows = ("C04",)
     kinds = (LayerKind.CONVOLUTION,)
+    fix = CONV_STRIDE_TO_CHANNELS
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         row = speaking(context, self.rows)
@@ -55,6 +57,7 @@ class ConvolutionStride(LayerRule):
             value=stride,
             limit=bounds(row),
             advice="Split the stride into two factors: move blocks into channels with a one-hot convolution first.",
+            fix=CONV_STRIDE_TO_CHANNELS if layer["constant_kernel"] else None,
         )
 
 

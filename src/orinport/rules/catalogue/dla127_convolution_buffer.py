@@ -19,7 +19,7 @@ A 3x3 convolution over 512 channels of width 160: 16 banks in FP16, 9 in INT8. W
 Use INT8, split the input channels and add the partial sums, or tile the width.
 
 ## Fix safety
-No rewrite is applied.
+The rewrite split-conv-channels is exact: the same products in another order of summation.
 
 ## Source
 Rows C09, C10a, C10b, CF05, OP09 and OP10: developer guides 8.4 and 8.5; NVIDIA/TensorRT issue 3499 for the case
@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
+from orinport.rules.fixes import SPLIT_CONV_CHANNELS
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import cbuf_banks, finding, holding
 
@@ -50,6 +51,7 @@ class ConvolutionBuffer(LayerRule):
     title = "Convolution does not fit into the convolution buffer"
     rows = ("C09", "C10a", "C10b", "CF05", "OP09", "OP10")
     kinds = (LayerKind.CONVOLUTION,)
+    fix = SPLIT_CONV_CHANNELS
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         limit_row, formula = context.rows.get("C09"), context.rows.get("C10a")
@@ -70,6 +72,7 @@ class ConvolutionBuffer(LayerRule):
             return
         groups = layer["groups"]
         least = cbuf_banks(channels // groups, width, kernel, dilation, element, formula) if groups > 1 else most
+        fix = SPLIT_CONV_CHANNELS if layer["constant_kernel"] else None
         split = f"{most.weights} for a kernel and {most.data} for input rows, {context.precision.value.upper()}"
         if least.total > limit:
             yield finding(
@@ -82,6 +85,7 @@ class ConvolutionBuffer(LayerRule):
                 value=least.total,
                 limit=limit,
                 advice=_HELP,
+                fix=fix,
             )
         elif most.total > limit:
             yield finding(
@@ -95,6 +99,7 @@ class ConvolutionBuffer(LayerRule):
                 limit=limit,
                 advice=_HELP,
                 verdict=Verdict.UNKNOWN,
+                fix=fix,
             )
         elif tight is not None:
             yield finding(

@@ -12,11 +12,11 @@ often, but no document says that it does.
 Mul of (1, 64, 56, 56) with (1, 64, 1, 1), both computed at run time.
 
 ## What to do
-Try it on the board. A Resize to the full size before the operation makes the shapes equal, within the limits of
-Resize.
+Copy the smaller operand to the full size first: prepare does so.
 
 ## Fix safety
-No rewrite is applied.
+The rewrite broadcast-to-resize is exact: it copies the smaller operand by nearest Resize, or along the channels by
+a 1x1 convolution of ones.
 
 ## Source
 Rows E09 and OP19: the operator reference is silent; operator table of NVIDIA/Deep-Learning-Accelerator-SW.
@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
+from orinport.rules.fixes import BROADCAST_TO_RESIZE
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import LOGICAL, by, finding, holding, is_per_channel, unshaped
 
@@ -44,6 +45,7 @@ class ElementwiseBroadcast(LayerRule):
     title = "Element-wise operation with broadcast"
     rows = ("E09", "OP19")
     kinds = (LayerKind.ELEMENTWISE,)
+    fix = BROADCAST_TO_RESIZE
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         if layer["op"] in LOGICAL:
@@ -65,7 +67,19 @@ class ElementwiseBroadcast(LayerRule):
             limit="equal shapes, or a constant of shape (1, C, 1, 1) or (1, 1, 1, 1)",
             advice="Make the shapes equal, for instance by a Resize, or try it on the board.",
             verdict=Verdict.UNKNOWN,
+            fix=BROADCAST_TO_RESIZE if _copies(layer) else None,
         )
+
+
+def _copies(layer: Layer) -> bool:
+    """True for 4-D operands of which none is copied along the batch, of an operation that the rewrite knows."""
+    result = layer.outputs[0].shape
+    if result is None or len(result) != 4 or layer["op"] not in ("SUM", "PROD", "SUB", "DIV", "MAX", "MIN"):
+        return False
+    for tensor in layer.inputs:
+        if tensor.shape is None or (not tensor.constant and (len(tensor.shape) != 4 or tensor.shape[0] != result[0])):
+            return False
+    return True
 
 
 RULE = ElementwiseBroadcast()

@@ -15,7 +15,7 @@ SliceMode::kDEFAULT to allow the layer to be offloaded to DLA."
 Move zero padding into the convolution or pooling that reads the tensor.
 
 ## Fix safety
-No rewrite is applied.
+The rewrite fuse-pad is exact: zeros around a tensor become the padding of the convolutions and pools that read it.
 
 ## Source
 Rows V03a, V03b, V03c, V06 and CF17: NvInfer.h from 8.4.1 on; builder log.
@@ -26,6 +26,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
+from orinport.rules.fixes import FUSE_PAD
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import finding, speaking
 
@@ -45,6 +46,7 @@ class SliceMode(LayerRule):
     title = "Slice that reads out of bounds"
     rows = ("V03a", "V03b", "V03c", "V06", "CF17")
     kinds = (LayerKind.SLICE,)
+    fix = FUSE_PAD
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         row = speaking(context, ("V03a", "V03b", "V03c"))
@@ -60,6 +62,7 @@ class SliceMode(LayerRule):
                 value=mode,
                 limit=tuple(allowed),
                 advice="Move zero padding into the convolution or pooling that reads the tensor.",
+                fix=FUSE_PAD if _moves_into_readers(layer, context) else None,
             )
             return
         if mode != "FILL":
@@ -83,6 +86,17 @@ class SliceMode(LayerRule):
             limit=wanted,
             advice="Fill with 0 from an initializer of its own, or move the padding into the reader.",
         )
+
+
+def _moves_into_readers(layer: Layer, context: Context) -> bool:
+    """True for a Pad with zeros that only convolutions and pools read; those pad on their own."""
+    readers = context.consumers.get(layer.outputs[0].name, ())
+    maker = context.producers.get(layer.inputs[0].name)
+    if layer["mode"] != "FILL" or layer["fill_value"] or not readers or layer.outputs[0].name in context.outputs:
+        return False
+    if maker is not None and maker.nodes == layer.nodes:  # output padding of a deconvolution
+        return False
+    return all(reader.kind in (LayerKind.CONVOLUTION, LayerKind.POOLING) for reader in readers)
 
 
 RULE = SliceMode()
