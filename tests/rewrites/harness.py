@@ -44,6 +44,8 @@ SEEDS = [
 
 _RELATIVE = {np.dtype(np.float16): 2.0**-8, np.dtype(np.float64): 1e-5}
 _RELATIVE_FP32 = 1e-4
+_OVERFLOW = 2e4
+"""Scale of FP16 inputs at which results overflow."""
 
 
 class Draw:
@@ -96,6 +98,8 @@ class Pattern:
     """Infinities and NaN are fed too."""
     nan: bool = True
     """NaN is fed too; ONNX leaves open what a maximum makes of it."""
+    overflow: bool = True
+    """FP16 inputs are also so large that results overflow."""
 
 
 def check_rewrite(
@@ -201,7 +205,8 @@ def _check_equal(
 ) -> None:
     names = [value.name for value in proto.graph.output]
     special = [np.inf, np.nan][: 1 + pattern.nan] if pattern.special else []
-    for number in (None, *special):
+    large = [_OVERFLOW] if pattern.overflow and draw.dtype == np.float16 else []
+    for number in (None, *special, *large):
         feeds = _feeds(proto, draw, number)
         wanted, found = run_onnx(_nameless(proto), feeds), run_onnx(_nameless(rewritten), feeds)
         for name, want, have in zip(names, wanted, found, strict=True):
@@ -246,6 +251,9 @@ def _feeds(proto: onnx.ModelProto, draw: Draw, number: float | None) -> dict[str
             feeds[info.name] = draw.rng.integers(0, 4, shape).astype(dtype)
         else:
             array = draw.rng.standard_normal(shape).astype(dtype)
+            if number == _OVERFLOW:
+                feeds[info.name] = np.asarray(array * np.asarray(number, dtype), dtype)
+                continue
             if number is not None and array.size:
                 array = array.copy()
                 array.reshape(-1)[draw.integer(0, array.size - 1)] = number
