@@ -12,15 +12,18 @@ import numpy as np
 import pytest
 
 import orinport.dcnv4
-from orinport.dcnv4 import Geometry, reference
+from orinport.dcnv4 import Geometry, flash_deform_attn_reference, reference
 from orinport.dcnv4.cuda_plan import (
     CONFIGURATIONS,
+    AttentionParams,
+    BackwardParams,
     Configuration,
     ElementType,
     Kernel,
     Limits,
     Params,
     choose,
+    make_divisor,
     make_params,
     plan,
 )
@@ -305,3 +308,66 @@ def test_plans_agree(library):
 
 def test_params_size():
     assert ctypes.sizeof(Params) == 3 * 8 + 20 * 4
+
+
+BACKWARD = [
+    (Geometry(2, 16), 4),
+    (Geometry(3, 16, offset_scale=0.5, remove_center=True, stride=(2, 1)), 4),
+    (Geometry(2, 3, kernel=(1, 3), padding=(0, 1)), 0),
+]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize(("geometry", "lanes"), BACKWARD)
+def test_gradients(library, torch, geometry, lanes, deterministic):
+    from orinport.dcnv4.composed import dcnv4_composed
+
+    value, vectors, _ = draw(geometry, (2, 5, 6), F32, F32, 4)
+    vectors = np.nan_to_num(vectors)
+    vectors[0, 0, 0, 0:2] = np.nan
+    batch, rows, columns, width = vectors.shape
+    rng = np.random.default_rng(5)
+    upstream = rng.standard_normal((batch, rows, columns, geometry.channels)).astype(np.float32)
+    for_value = np.zeros(value.shape, np.int64 if deterministic else np.float32)
+    for_vectors = np.full(vectors.shape, np.nan, np.float32)
+    factor = np.array([2.0**30], np.float32)
+    p = make_params(
+        geometry,
+        value.shape[:3],
+        (rows, columns),
+        (geometry.channels, width),
+        (value.ctypes.data, vectors.ctypes.data, 0),
+    )
+    b = BackwardParams(
+        p,
+        *(array.ctypes.data for array in (upstream, for_value, for_vectors, factor)),
+        *(make_divisor(number) for number in (geometry.group, columns, rows * columns)),
+    )
+    assert library.backward(ctypes.byref(b), lanes, deterministic) == 0
+    inputs = [torch.from_numpy(array.astype(np.float64)).requires_grad_() for array in (value, vectors)]
+    dcnv4_composed(*inputs, geometry).backward(torch.from_numpy(upstream).double())
+    expected = [np.nan_to_num(tensor.grad.numpy()) for tensor in inputs]
+    assert error(for_value / 2.0**30 if deterministic else for_value, expected[0]) < 1e-6
+    assert error(for_vectors, expected[1]) < 1e-6
+
+
+@pytest.mark.parametrize(("channels", "width"), [(16, 16), (3, 4)])
+@pytest.mark.parametrize("index", [np.int64, np.int32])
+def test_attention(library, channels, width, index):
+    rng = np.random.default_rng(6)
+    levels, points, group = [(5, 7), (3, 4), (1, 2)], 4, 3
+    shapes, starts = np.array(levels, index), np.array([2, 40, 55], index)
+    value = rng.standard_normal((2, 60, group, channels)).astype(np.float32)
+    samples = rng.standard_normal((2, 9, group, 3 * len(levels) * points)).astype(np.float32)
+    samples[..., : 2 * len(levels) * points] = rng.uniform(-0.3, 1.3, samples[..., : 2 * len(levels) * points].shape)
+    output = np.full((2, 9, group * channels), np.nan, np.float32)
+    a = AttentionParams(
+        *(array.ctypes.data for array in (value, shapes, starts, samples, output)),
+        *(2, 60, group, channels, 9, len(levels), points, shapes.itemsize),
+        make_divisor(group * channels * 4 // width),
+        make_divisor(channels),
+    )
+    assert library.attention(ctypes.byref(a), width) == 0
+    expected = flash_deform_attn_reference(value, shapes, starts, samples, points=points)
+    assert error(output, expected) < 1e-6

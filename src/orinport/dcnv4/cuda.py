@@ -1,25 +1,31 @@
-"""The CUDA backend of `torch.ops.orinport.dcnv4`, and direct calls of its kernels.
+"""The CUDA backend of `torch.ops.orinport`, and direct calls of its kernels.
 
-Importing this module registers nothing; `register` does. A problem that no kernel takes, or a machine without
-NVRTC, falls back to PyTorch operations after one warning that says why.
+Importing this module registers nothing; `register` does, and `orinport.dcnv4.ops` calls it where there is a GPU. What
+no kernel takes falls back to PyTorch operations, after one warning that says why.
 """
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
 from orinport.dcnv4.arguments import Geometry
-from orinport.dcnv4.cuda_compile import CudaDevice, CudaUnavailableError, Loaded, cuda_device
+from orinport.dcnv4.cuda_compile import CudaUnavailableError, Loaded, cuda_device
 from orinport.dcnv4.cuda_plan import (
     CONFIGURATIONS,
+    AttentionParams,
+    BackwardParams,
+    Division,
     ElementType,
     Launch,
     Params,
     choose,
     kernel_name,
+    make_divisor,
     make_params,
     plan,
 )
@@ -27,9 +33,22 @@ from orinport.dcnv4.cuda_tune import measured_choice
 from orinport.errors import OrinportError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
-__all__ = ["Prepared", "dcnv4_cuda", "fused_dcnv4_cuda", "prepare_forward", "why_not"]
+__all__ = [
+    "Prepared",
+    "accuracy",
+    "dcnv4_backward_cuda",
+    "dcnv4_cuda",
+    "flash_deform_attn_cuda",
+    "fused_dcnv4_cuda",
+    "prepare_forward",
+    "register",
+    "set_accuracy",
+    "why_not",
+]
+
+Accuracy = Literal["exact", "fast"]
 
 _TYPES = {
     torch.float32: ElementType.F32,
@@ -37,9 +56,33 @@ _TYPES = {
     torch.bfloat16: ElementType.BF16,
     torch.int8: ElementType.I8,
 }
+_MIXED = {
+    (ElementType.I8, ElementType.F16),
+    (ElementType.I8, ElementType.F32),
+    (ElementType.F16, ElementType.F32),
+}
+_INT32 = 1 << 31
+_FIXED_POINT_BITS = 36
+"""Bits of the largest product in 64-bit sums, which leaves 27 bits for their number."""
+
+_accuracy: Accuracy = "exact"
 
 
-@dataclass
+def accuracy() -> Accuracy:
+    """How `torch.ops.orinport.dcnv4` interpolates float16: see set_accuracy."""
+    return _accuracy
+
+
+def set_accuracy(mode: Accuracy) -> None:
+    """`exact`: all arithmetic in float32, rounded once. `fast`: the four corners of a sample are combined in float16,
+    samples are summed in float32; float16 only."""
+    global _accuracy
+    if mode not in ("exact", "fast"):
+        raise OrinportError(f"DCNv4: the accuracy is exact or fast, not {mode!r}.")
+    _accuracy = mode
+
+
+@dataclass(frozen=True)
 class Prepared:
     """A forward launch whose choice, kernel and structs are settled: `run` launches it and allocates nothing."""
 
@@ -69,28 +112,53 @@ def prepare_forward(
     be contiguous. output (N, Ho, Wo, C) is contiguous. configuration 0 lets the plan choose.
     Raises OrinportError if the tensors do not belong together, CudaUnavailableError if no kernel can be had.
     """
-    batch, rows, columns, _ = geometry.check(value.shape, offset_mask.shape)
-    value_type, offset_type = _element_type(value), _element_type(offset_mask)
-    if not _types_exist(value_type, offset_type) or output.dtype != value.dtype:
-        raise CudaUnavailableError(
-            f"no kernel for value {value.dtype}, offset_mask {offset_mask.dtype} and output {output.dtype}"
-        )
-    device = cuda_device(value.device.index or 0)
-    params = make_params(
+    strides = (_row_stride(value, "value"), _row_stride(offset_mask, "offset_mask"))
+    addresses = (value.data_ptr(), offset_mask.data_ptr(), output.data_ptr())
+    if output.dtype != value.dtype or not output.is_contiguous():
+        raise CudaUnavailableError(f"the output must be contiguous and of value's type {value.dtype}")
+    number, launch, kernel, template = _prepare(
+        value.device.index or 0,
+        value.dtype,
+        offset_mask.dtype,
+        tuple(value.shape),
+        tuple(offset_mask.shape),
+        strides,
+        tuple(address % 16 for address in addresses),
         geometry,
-        (batch, value.shape[1], value.shape[2]),
-        (rows, columns),
-        (_row_stride(value, "value"), _row_stride(offset_mask, "offset_mask")),
-        (value.data_ptr(), offset_mask.data_ptr(), output.data_ptr()),
+        fast,
+        configuration,
         output_scale,
     )
+    params = Params.from_buffer_copy(template)
+    params.value, params.offset_mask, params.output = addresses
+    return Prepared(params, launch, kernel, number)
+
+
+@lru_cache(maxsize=4096)
+def _prepare(
+    ordinal: int,
+    value_dtype: torch.dtype,
+    offset_dtype: torch.dtype,
+    value_shape: tuple[int, int, int, int],
+    offset_shape: tuple[int, int, int, int],
+    strides: tuple[int, int],
+    alignment: tuple[int, int, int],
+    geometry: Geometry,
+    fast: bool,
+    configuration: int,
+    output_scale: float,
+) -> tuple[int, Launch, Loaded, bytes]:
+    _, rows, columns, _ = geometry.check(value_shape, offset_shape)
+    value_type, offset_type = _element_types(value_dtype, offset_dtype)
+    device = cuda_device(ordinal)
+    params = make_params(geometry, value_shape[:3], (rows, columns), strides, alignment, output_scale)
     number = configuration or measured_choice(device, params, value_type, offset_type, fast)
     number = number or choose(params, value_type, offset_type, device.limits)
     launch = plan(params, value_type, offset_type, CONFIGURATIONS[number - 1], device.limits) if number else None
     if launch is None:
-        raise CudaUnavailableError(f"configuration {number} does not fit value {tuple(value.shape)}")
+        raise CudaUnavailableError(f"no configuration fits value {value_shape} and offset_mask {offset_shape}")
     name = kernel_name(params, value_type, offset_type, fast, CONFIGURATIONS[number - 1])
-    return Prepared(params, launch, device.kernel("forward.cuh", name), number)
+    return number, launch, device.kernel("forward.cuh", name), bytes(params)
 
 
 def dcnv4_cuda(
@@ -132,45 +200,201 @@ def fused_dcnv4_cuda(value_offset_mask: torch.Tensor, geometry: Geometry, **opti
     return dcnv4_cuda(value_offset_mask[..., :channels], value_offset_mask[..., channels:], geometry, **options)
 
 
+def dcnv4_backward_cuda(
+    gradient: torch.Tensor,
+    value: torch.Tensor,
+    offset_mask: torch.Tensor,
+    geometry: Geometry,
+    *,
+    deterministic: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Gradients of value and offset_mask. `deterministic` sums in 64-bit fixed point: the same bits in every run.
+
+    Raises CudaUnavailableError if no kernel can be had.
+    """
+    batch, rows, columns, _ = geometry.check(value.shape, offset_mask.shape)
+    kind = _element_types(value.dtype, offset_mask.dtype)[0]
+    value, offset_mask, gradient = value.contiguous(), offset_mask.contiguous(), gradient.contiguous()
+    lanes = geometry.group_channels // 4
+    aligned = all(tensor.data_ptr() % 16 == 0 for tensor in (value, gradient))
+    if geometry.group_channels % 4 or lanes not in (1, 2, 4, 8, 16, 32) or not aligned:
+        lanes = 0
+    with torch.cuda.device(value.device):
+        device = cuda_device(value.device.index or 0)
+        offset_gradient = torch.empty_like(offset_mask)
+        value_gradient = torch.zeros(
+            value.shape, dtype=torch.int64 if deterministic else torch.float32, device=value.device
+        )
+        factor = _fixed_point(gradient, offset_mask) if deterministic else None
+        params = BackwardParams(
+            make_params(
+                geometry,
+                (batch, value.shape[1], value.shape[2]),
+                (rows, columns),
+                (geometry.channels, offset_mask.shape[3]),
+                (value.data_ptr(), offset_mask.data_ptr(), 0),
+            ),
+            gradient.data_ptr(),
+            value_gradient.data_ptr(),
+            offset_gradient.data_ptr(),
+            0 if factor is None else factor.data_ptr(),
+            make_divisor(geometry.group),
+            make_divisor(columns),
+            make_divisor(rows * columns),
+        )
+        blocks = -(-batch * rows * columns * geometry.group * max(lanes, 1) // 256)
+        if blocks >= _INT32:
+            raise CudaUnavailableError(f"{batch} images of {rows}x{columns} pixels are too many for one launch")
+        types = f"orinport::dcnv4::{kind.name}, orinport::dcnv4::{kind.name}"
+        name = f"orinport::dcnv4::backward_kernel<{types}, {lanes}, {str(deterministic).lower()}>"
+        launch = Launch(Division(), (blocks, 1, 1), (256, 1), 0)
+        stream = torch.cuda.current_stream(value.device).cuda_stream
+        device.kernel("backward.cuh", name).launch(launch, stream, params)
+        if factor is not None:
+            value_gradient = value_gradient.double() / factor
+    return value_gradient.to(value.dtype), offset_gradient
+
+
+def _fixed_point(gradient: torch.Tensor, offset_mask: torch.Tensor) -> torch.Tensor:
+    """A power of two that brings the largest product of a gradient and a modulation scalar to 36 bits."""
+    bound = gradient.abs().amax().float() * offset_mask.nan_to_num().abs().amax().float()
+    return torch.exp2(_FIXED_POINT_BITS - bound.clamp(min=2.0**-80, max=2.0**80).log2().ceil())
+
+
+def flash_deform_attn_cuda(
+    value: torch.Tensor, shapes: torch.Tensor, starts: torch.Tensor, sampling_loc_attn: torch.Tensor, points: int
+) -> torch.Tensor:
+    """FlashDeformAttn on the current stream; shapes and starts stay on the GPU.
+
+    Raises CudaUnavailableError if no kernel can be had, OrinportError if the shapes do not belong together.
+    """
+    batch, rows, group, channels = value.shape
+    levels = shapes.shape[0]
+    if sampling_loc_attn.shape[3] != 3 * levels * points or starts.shape[0] != levels:
+        raise OrinportError(
+            f"FlashDeformAttn: sampling_loc_attn of shape {tuple(sampling_loc_attn.shape)} does not fit "
+            f"{levels} levels with {points} points."
+        )
+    kind = _element_types(value.dtype, sampling_loc_attn.dtype)[0]
+    if shapes.dtype != starts.dtype or shapes.dtype not in (torch.int64, torch.int32) or shapes.device != value.device:
+        raise CudaUnavailableError("shapes and starts must be integers of one type on value's GPU")
+    value, samples = value.contiguous(), sampling_loc_attn.contiguous()
+    shapes, starts = shapes.contiguous(), starts.contiguous()
+    queries = samples.shape[1]
+    size = kind.bytes
+    width = next((n for n in (16, 8) if channels * size % n == 0 and value.data_ptr() % n == 0), size)
+    lanes = group * channels * size // width
+    if lanes * queries >= _INT32 - 256:
+        raise CudaUnavailableError(f"{queries} queries of {group * channels} channels are too many for one launch")
+    output = value.new_empty((batch, queries, group * channels))
+    with torch.cuda.device(value.device):
+        params = AttentionParams(
+            *(tensor.data_ptr() for tensor in (value, shapes, starts, samples, output)),
+            *(batch, rows, group, channels, queries, levels, points, shapes.element_size()),
+            make_divisor(lanes),
+            make_divisor(channels),
+        )
+        name = f"orinport::dcnv4::attention_kernel<orinport::dcnv4::{kind.name}, {width}>"
+        launch = Launch(Division(), (-(-lanes * queries // 128), min(batch, 65535), 1), (128, 1), 0)
+        stream = torch.cuda.current_stream(value.device).cuda_stream
+        cuda_device(value.device.index or 0).kernel("attention.cuh", name).launch(launch, stream, params)
+    return output
+
+
 def why_not(value: torch.Tensor, offset_mask: torch.Tensor) -> str:
     """Why the kernels do not take these tensors; empty if they do."""
     if value.device.type != "cuda":
         return f"the tensors are on {value.device}, not on a GPU"
-    if value.dtype not in _TYPES or offset_mask.dtype not in _TYPES:
-        return f"there is no kernel for {value.dtype} and {offset_mask.dtype}"
-    if not _types_exist(_TYPES[value.dtype], _TYPES[offset_mask.dtype]):
-        return f"there is no kernel for value {value.dtype} with offset_mask {offset_mask.dtype}"
     try:
+        _element_types(value.dtype, offset_mask.dtype)
         cuda_device(value.device.index or 0)
     except CudaUnavailableError as error:
         return str(error)
     return ""
 
 
-def _types_exist(value: ElementType, offset: ElementType) -> bool:
-    if value == offset:
-        return value is not ElementType.I8
-    return (value, offset) in {
-        (ElementType.I8, ElementType.F16),
-        (ElementType.I8, ElementType.F32),
-        (ElementType.F16, ElementType.F32),
-    }
-
-
-def _element_type(tensor: torch.Tensor) -> ElementType:
-    try:
-        return _TYPES[tensor.dtype]
-    except KeyError:
-        raise CudaUnavailableError(f"there is no kernel for {tensor.dtype}") from None
+def _element_types(value: torch.dtype, offset: torch.dtype) -> tuple[ElementType, ElementType]:
+    pair = _TYPES.get(value), _TYPES.get(offset)
+    if pair[0] is None or pair[1] is None or not (pair in _MIXED or (pair[0] == pair[1] and pair[0] != ElementType.I8)):
+        raise CudaUnavailableError(f"there is no kernel for value {value} with offset_mask {offset}")
+    return pair[0], pair[1]
 
 
 def _row_stride(tensor: torch.Tensor, name: str) -> int:
     """Elements between neighbouring pixels of a tensor whose pixels follow each other without gaps."""
-    _, height, width, _ = tensor.shape
-    batch_stride, row_stride, pixel, element = tensor.stride()
+    images, height, width, _ = tensor.shape
+    image_stride, row_stride, pixel, element = tensor.stride()
     dense = element == 1 and (row_stride == width * pixel or height == 1)
-    if not dense or (batch_stride != height * width * pixel and tensor.shape[0] > 1):
-        raise OrinportError(
-            f"DCNv4: {name} must be channels last and dense but for its rows, strides {tensor.stride()}."
-        )
+    if not dense or (image_stride != height * width * pixel and images > 1):
+        raise OrinportError(f"DCNv4: the pixels of {name} must be dense and channels last, not {tensor.stride()}.")
     return int(pixel)
+
+
+# The operators
+
+
+def register() -> None:
+    """Make the kernels the CUDA implementation of `torch.ops.orinport`."""
+    for name, function in (
+        ("orinport::dcnv4", _forward),
+        ("orinport::dcnv4_backward", _backward),
+        ("orinport::flash_deform_attn", _attention),
+    ):
+        torch.library.impl(name, "cuda", function)
+
+
+def _forward(value: torch.Tensor, offset_mask: torch.Tensor, *arguments: Any) -> torch.Tensor:
+    geometry = _geometry(arguments)
+    try:
+        return dcnv4_cuda(value.contiguous(), offset_mask.contiguous(), geometry, fast=_accuracy == "fast")
+    except CudaUnavailableError as error:
+        from orinport.dcnv4.composed import dcnv4_composed
+
+        _warn(str(error))
+        return dcnv4_composed(value, offset_mask, geometry)
+
+
+def _backward(
+    gradient: torch.Tensor, value: torch.Tensor, offset_mask: torch.Tensor, *arguments: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    geometry = _geometry(arguments)
+    try:
+        deterministic = torch.are_deterministic_algorithms_enabled()
+        return dcnv4_backward_cuda(gradient, value, offset_mask, geometry, deterministic=deterministic)
+    except CudaUnavailableError as error:
+        from orinport.dcnv4.ops import _dcnv4_backward_default
+
+        _warn(str(error))
+        return _dcnv4_backward_default(gradient, value, offset_mask, *arguments)
+
+
+def _attention(
+    value: torch.Tensor, shapes: torch.Tensor, starts: torch.Tensor, sampling_loc_attn: torch.Tensor, points: int
+) -> torch.Tensor:
+    try:
+        return flash_deform_attn_cuda(value, shapes, starts, sampling_loc_attn, points)
+    except CudaUnavailableError as error:
+        from orinport.dcnv4.ops import _flash_default
+
+        _warn(str(error))
+        return _flash_default(value, shapes, starts, sampling_loc_attn, points)
+
+
+def _geometry(arguments: Sequence[Any]) -> Geometry:
+    kernel, stride, padding, dilation, group, group_channels, offset_scale, remove_center = arguments
+    pairs = (tuple(kernel), tuple(stride), tuple(padding), tuple(dilation))
+    return _checked(group, group_channels, *pairs, float(offset_scale), bool(remove_center))
+
+
+@lru_cache(maxsize=1024)
+def _checked(*fields: Any) -> Geometry:
+    return Geometry(*fields)
+
+
+@lru_cache(maxsize=64)
+def _warn(reason: str) -> None:
+    warnings.warn(
+        f"the CUDA kernels of DCNv4 are not used: {reason}; slower PyTorch operations take their place",
+        RuntimeWarning,
+        stacklevel=2,
+    )

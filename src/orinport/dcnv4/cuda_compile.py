@@ -14,7 +14,7 @@ import stat
 import tempfile
 import threading
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +125,8 @@ class CudaDevice:
     @property
     def identity(self) -> str:
         """GPU, driver and compiler in one line."""
-        return f"{self.name}, sm_{self.architecture[0]}{self.architecture[1]}, driver {self.driver_version}, NVRTC {self.compiler_version}"
+        architecture = "".join(map(str, self.architecture))
+        return f"{self.name}, sm_{architecture}, driver {self.driver_version}, NVRTC {self.compiler_version}"
 
     def kernel(self, header: str, name: str) -> Loaded:
         """The template instance `name` of a header, compiled unless it is in the cache."""
@@ -191,7 +192,7 @@ def compile_kernel(header: str, name: str, architecture: tuple[int, int]) -> tup
     return symbol.decode() if isinstance(symbol, bytes) else str(symbol), bytes(code.code)
 
 
-@lru_cache(maxsize=None)
+@cache
 def cuda_device(ordinal: int) -> CudaDevice:
     """The device of this number. Raises CudaUnavailableError with the reason if its kernels cannot be had."""
     return CudaDevice(ordinal)

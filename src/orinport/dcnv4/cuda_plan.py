@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONFIGURATIONS",
+    "AttentionParams",
+    "BackwardParams",
     "Configuration",
     "Division",
     "ElementType",
@@ -26,6 +28,7 @@ __all__ = [
     "candidates",
     "choose",
     "kernel_name",
+    "make_divisor",
     "make_params",
     "plan",
 ]
@@ -89,6 +92,30 @@ class Division(ctypes.Structure):
         *((name, ctypes.c_int32) for name in ("images", "buffers")),
         ("units", ctypes.c_uint32),
         ("zero", ctypes.c_int32),
+    ]
+
+
+class AttentionParams(ctypes.Structure):
+    """FlashDeformAttn and its tensors; see attention.cuh."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("value", "shapes", "starts", "samples", "output")),
+        *(
+            (name, ctypes.c_int32)
+            for name in ("batch", "rows", "groups", "group_channels", "queries", "levels", "points", "index_bytes")
+        ),
+        ("lanes", Divisor),
+        ("channels", Divisor),
+    ]
+
+
+class BackwardParams(ctypes.Structure):
+    """The gradients of DCNv4; see backward.cuh."""
+
+    _fields_ = [
+        ("forward", Params),
+        *((name, ctypes.c_void_p) for name in ("gradient", "value_gradient", "offset_gradient", "fixed_point")),
+        *((name, Divisor) for name in ("groups", "columns", "queries")),
     ]
 
 
@@ -224,7 +251,8 @@ def make_params(
     )
 
 
-def _divisor(value: int) -> Divisor:
+def make_divisor(value: int) -> Divisor:
+    """The struct for divisions by `value`, 1 to 2**31."""
     shift = 31 + max(value - 1, 0).bit_length()
     return Divisor(-(-(1 << shift) // value), shift, value)
 
@@ -244,9 +272,9 @@ def _vector_fits(p: Params, size: int, width: int) -> bool:
 
 
 def unrolled(p: Params, offset: ElementType) -> bool:
-    """Whether the form for 3x3 kernels, which reads offsets in words of 4 bytes, can be used."""
+    """Whether the form for 3x3 kernels, which reads offsets in pieces of 8 bytes, can be used."""
     nine = p.kernel_h == 3 and p.kernel_w == 3 and not p.remove_center
-    return nine and p.offset_stride * offset.bytes % 4 == 0 and (p.offset_mask or 0) % 4 == 0
+    return nine and p.offset_stride * offset.bytes % 8 == 0 and (p.offset_mask or 0) % 8 == 0
 
 
 def wide(p: Params, value: ElementType) -> bool:
@@ -262,8 +290,8 @@ def plan(p: Params, value: ElementType, offset: ElementType, c: Configuration, l
     width = c.bytes or size
     if width < size or not _vector_fits(p, size, width):
         return None
-    d = Division(*(_divisor(1) for _ in range(8)), p.out_width, p.out_height, p.out_height, 1, 0, 1, 1, 0)
-    d.channels = _divisor(p.group_channels)
+    d = Division(*(make_divisor(1) for _ in range(8)), p.out_width, p.out_height, p.out_height, 1, 0, 1, 1, 0)
+    d.channels = make_divisor(p.group_channels)
     if c.kernel is Kernel.DIRECT:
         return _plan_direct(p, value, offset, c, d, width)
     if not unrolled(p, offset) or c.split > 1 or width < 16 or p.offset_scale < 0 or wide(p, value):
@@ -275,7 +303,7 @@ def plan(p: Params, value: ElementType, offset: ElementType, c: Configuration, l
     if value is ElementType.I8 and width > 16:
         return None
     slabs = -(-_channels(p) * size // _SLAB)
-    d.slabs = _divisor(slabs)
+    d.slabs = make_divisor(slabs)
     return _plan_whole(p, c, d, slabs, limits) if c.kernel is Kernel.WHOLE else _plan_ring(p, c, d, slabs, limits)
 
 
@@ -292,8 +320,8 @@ def _plan_direct(
     if wide(p, value) and (c.split > 1 or c.bytes not in (0, 16)):
         return None
     x = c.threads // c.split
-    d.lanes = _divisor(lanes)
-    d.columns, d.queries = _divisor(p.out_width), _divisor(p.out_height * p.out_width)
+    d.lanes = make_divisor(lanes)
+    d.columns, d.queries = make_divisor(p.out_width), make_divisor(p.out_height * p.out_width)
     shared = c.split * (width // size) * x * 4 if c.split > 1 else 0
     return Launch(d, (-(-items // x), min(p.batch, 65535), -(-p.batch // 65535)), (x, c.split), shared)
 
@@ -310,8 +338,8 @@ def _plan_whole(p: Params, c: Configuration, d: Division, slabs: int, limits: Li
     shared = slots * images * c.buffers * _SLAB
     if shared > limits.shared_bytes or units >= _INT32:
         return None
-    d.slots, d.queries = _divisor(slots), _divisor(p.out_height * p.out_width)
-    d.pitch, d.columns = _divisor(p.width + 1), _divisor(p.out_width)
+    d.slots, d.queries = make_divisor(slots), make_divisor(p.out_height * p.out_width)
+    d.pitch, d.columns = make_divisor(p.width + 1), make_divisor(p.out_width)
     d.images, d.buffers, d.units = images, c.buffers, units
     resident = limits.multiprocessors * _resident_blocks(c, shared, limits)
     return Launch(d, (min(resident, units) if c.buffers == 2 else units, 1, 1), (c.threads, 1), shared)
@@ -332,7 +360,7 @@ def _plan_ring(p: Params, c: Configuration, d: Division, slabs: int, limits: Lim
     column_tiles, row_tiles = -(-p.out_width // columns), -(-p.out_height // rows)
     if p.batch > 65535 or shared > limits.shared_bytes or column_tiles * row_tiles * slabs >= _INT32:
         return None
-    d.pitch, d.columns, d.column_tiles = _divisor(pitch), _divisor(columns), _divisor(column_tiles)
+    d.pitch, d.columns, d.column_tiles = make_divisor(pitch), make_divisor(columns), make_divisor(column_tiles)
     d.tile_columns, d.tile_rows, d.step_rows, d.ring_rows, d.halo = columns, rows, step, ring, c.halo
     return Launch(d, (column_tiles * row_tiles * slabs, p.batch, 1), (c.threads, 1), shared)
 

@@ -1,4 +1,4 @@
-"""Measured choices: a file per GPU, driver and kernel sources that says which configuration was fastest for a problem."""
+"""Measured choices: per GPU, driver and kernel sources, a file with the fastest configuration of each problem."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 #define ORINPORT_EMULATE
 #include "emulate.h"
 
+#include "backward.cuh"
 #include "dcnv4.cuh"
 
 using namespace orinport::dcnv4;
@@ -36,6 +37,39 @@ int forward(const Params* p, int value, int offset, int fast, const Configuratio
             } else {
                 for (threadIdx.x = 0; threadIdx.x < blockDim.x; ++threadIdx.x) kernel(*p, launch.division);
             }
+        }
+    }
+    return 0;
+}
+
+/// fp32; `lanes` threads a group. The gradient of value is fp32, or 64-bit integers if deterministic.
+int backward(const BackwardParams* b, int lanes, int deterministic) {
+    using Kernel = void (*)(const BackwardParams);
+    const Kernel kernel = lanes == 4   ? (deterministic ? backward_kernel<F32, F32, 4, true> : backward_kernel<F32, F32, 4, false>)
+                          : lanes == 0 ? (deterministic ? backward_kernel<F32, F32, 0, true> : backward_kernel<F32, F32, 0, false>)
+                                       : nullptr;
+    if (!kernel) return 2;
+    const Params& p = b->forward;
+    const long long threads = static_cast<long long>(p.batch) * p.out_height * p.out_width * p.groups * (lanes ? lanes : 1);
+    gridDim = {static_cast<unsigned>((threads + 63) / 64), 1, 1};
+    blockDim = {64, 1, 1};
+    for (unsigned x = 0; x < gridDim.x; ++x) {
+        blockIdx = {x, 0, 0};
+        emulation::run_block([&] { kernel(*b); });
+    }
+    return 0;
+}
+
+int attention(const AttentionParams* a, int bytes) {
+    using Kernel = void (*)(const AttentionParams);
+    const Kernel kernel = bytes == 16 ? static_cast<Kernel>(attention_kernel<F32, 16>) : static_cast<Kernel>(attention_kernel<F32, 4>);
+    const unsigned items = a->lanes.value * static_cast<unsigned>(a->queries);
+    gridDim = {(items + 127) / 128, static_cast<unsigned>(a->batch), 1};
+    blockDim = {128, 1, 1};
+    for (unsigned y = 0; y < gridDim.y; ++y) {
+        for (unsigned x = 0; x < gridDim.x; ++x) {
+            blockIdx = {x, y, 0};
+            for (threadIdx.x = 0; threadIdx.x < blockDim.x; ++threadIdx.x) kernel(*a);
         }
     }
     return 0;

@@ -323,27 +323,38 @@ struct Sums<F16, BYTES, true> {
     }
 };
 
-/// The 27 numbers of one group of a 3x3 kernel, fetched by the widest loads that their alignment allows.
+/// The 27 numbers of one group of a 3x3 kernel, fetched in pieces of 8 bytes; rows start at multiples of 8 bytes.
 template <class O>
 struct NineTaps {
     static constexpr bool kPairs = O::kBytes == 2;
-    static constexpr int kWords = kPairs ? 14 : 27;
-    u32 words[kWords];
+    static constexpr int kPieces = kPairs ? 8 : 14;
+    u32 words[2 * kPieces];
 
-    /// `from` points to the first number; rows start at multiples of 4 bytes, so 16-bit groups start at 0 or 2 mod 4.
+    /// `from` points to the first number. A piece is read only if it holds a number of the group.
     __device__ __forceinline__ void load(const char* from) {
-        const char* aligned = kPairs ? from - (reinterpret_cast<unsigned long long>(from) & 2u) : from;
+        const u32 shift = static_cast<u32>(reinterpret_cast<unsigned long long>(from)) & 7u;
+        const uint2* pieces = reinterpret_cast<const uint2*>(from - shift);
 #pragma unroll
-        for (int i = 0; i < kWords; ++i) words[i] = __ldg(reinterpret_cast<const u32*>(aligned) + i);
+        for (int i = 0; i < kPieces; ++i) {
+            if (kPairs && i == 7 && shift < 4u) {
+                words[14] = words[15] = 0u;
+                continue;
+            }
+            const uint2 piece = __ldg(pieces + i);
+            words[2 * i] = piece.x;
+            words[2 * i + 1] = piece.y;
+        }
     }
     /// Undo the misalignment of the group that starts at `from`.
     __device__ __forceinline__ void align(const char* from) {
-        if constexpr (kPairs) {
-            const u32 selector = reinterpret_cast<unsigned long long>(from) & 2u ? 0x5432u : 0x3210u;
+        const u32 shift = static_cast<u32>(reinterpret_cast<unsigned long long>(from)) & 7u;
+        const bool odd_word = shift & 4u;
 #pragma unroll
-            for (int i = 0; i < kWords; ++i) {
-                words[i] = __byte_perm(words[i], words[i + 1 < kWords ? i + 1 : i], selector);
-            }
+        for (int i = 0; i + 1 < 2 * kPieces; ++i) words[i] = odd_word ? words[i + 1] : words[i];
+        if constexpr (kPairs) {
+            const u32 selector = shift & 2u ? 0x5432u : 0x3210u;
+#pragma unroll
+            for (int i = 0; i < 14; ++i) words[i] = __byte_perm(words[i], words[i + 1], selector);
         }
     }
     __device__ __forceinline__ float dx(int tap) const { return O::get(words, 2 * tap); }

@@ -112,13 +112,13 @@ inline bool vector_fits(const Params& p, int type, int bytes) {
            aligned(p.output);
 }
 
-/// Whether the rows of offset_mask can be read in words of 4 bytes.
-inline bool words_fit(const Params& p, int offset) {
-    return p.offset_stride * bytes_of(offset) % 4 == 0 && reinterpret_cast<uintptr_t>(p.offset_mask) % 4 == 0;
+/// Whether the rows of offset_mask can be read in pieces of 8 bytes.
+inline bool pieces_fit(const Params& p, int offset) {
+    return p.offset_stride * bytes_of(offset) % 8 == 0 && reinterpret_cast<uintptr_t>(p.offset_mask) % 8 == 0;
 }
 
 /// The kernel's unrolled form for 3x3 kernels can be used.
-inline bool unrolled(const Params& p, int offset) { return nine_taps(p) && words_fit(p, offset); }
+inline bool unrolled(const Params& p, int offset) { return nine_taps(p) && pieces_fit(p, offset); }
 
 /// Whether offsets within an image need 64 bits.
 inline bool wide(const Params& p, int type) {

@@ -1,0 +1,146 @@
+"""Networks with DCNv4 made fast for inference on a GPU: fused projections, channels-last convolutions, a CUDA graph."""
+
+# mypy: allow-untyped-decorators, allow-subclassing-any
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from orinport.dcnv4.arguments import Geometry
+from orinport.dcnv4.modules import DCNv4
+from orinport.dcnv4.ops import dcnv4
+from orinport.errors import OrinportError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["FusedDCNv4", "GraphRunner", "fuse_projections"]
+
+_GEOMETRY = (
+    "int[] kernel, int[] stride, int[] padding, int[] dilation, int group, int group_channels, "
+    "float offset_scale, bool remove_center"
+)
+torch.library.define("orinport::dcnv4_fused", f"(Tensor value_offset_mask, {_GEOMETRY}) -> Tensor")
+
+
+def _geometry(arguments: Sequence[Any]) -> Geometry:
+    kernel, stride, padding, dilation, group, group_channels, offset_scale, remove_center = arguments
+    pairs = (tuple(kernel), tuple(stride), tuple(padding), tuple(dilation))
+    return Geometry(group, group_channels, *pairs, float(offset_scale), bool(remove_center))
+
+
+def _fields(geometry: Geometry) -> dict[str, Any]:
+    return {name: getattr(geometry, name) for name in Geometry.__dataclass_fields__}
+
+
+def _default(value_offset_mask: torch.Tensor, *arguments: Any) -> torch.Tensor:
+    geometry = _geometry(arguments)
+    geometry.check_fused(value_offset_mask.shape)
+    value, offset_mask = value_offset_mask.split(
+        [geometry.channels, value_offset_mask.shape[3] - geometry.channels], -1
+    )
+    return dcnv4(value.contiguous(), offset_mask.contiguous(), **_fields(geometry))
+
+
+def _cuda(value_offset_mask: torch.Tensor, *arguments: Any) -> torch.Tensor:
+    from orinport.dcnv4 import cuda
+    from orinport.dcnv4.cuda_compile import CudaUnavailableError
+
+    try:
+        return cuda.fused_dcnv4_cuda(
+            value_offset_mask.contiguous(), _geometry(arguments), fast=cuda.accuracy() == "fast"
+        )
+    except CudaUnavailableError:
+        return _default(value_offset_mask, *arguments)
+
+
+@torch.library.register_fake("orinport::dcnv4_fused")
+def _fake(value_offset_mask: torch.Tensor, *arguments: Any) -> torch.Tensor:
+    geometry = _geometry(arguments)
+    batch, height, width, _ = geometry.check_fused(value_offset_mask.shape)
+    return value_offset_mask.new_empty((batch, height, width, geometry.channels))
+
+
+torch.library.impl("orinport::dcnv4_fused", "default", _default)
+torch.library.impl("orinport::dcnv4_fused", "cuda", _cuda)
+
+
+class FusedDCNv4(nn.Module):
+    """A DCNv4 module for inference whose value and offset projections are one matrix product, never sliced.
+
+    Raises OrinportError for modules whose projections read different tensors or whose output has another size.
+    """
+
+    def __init__(self, module: DCNv4) -> None:
+        super().__init__()
+        if module.without_pointwise or module.dw_kernel_size is not None or module.center_feature_scale:
+            raise OrinportError("DCNv4: only modules whose projections all read the input can be fused.")
+        if not module.geometry.keeps_size:
+            raise OrinportError("DCNv4: only modules that keep the size of their input can be fused.")
+        self.geometry = module.geometry
+        projections = (module.value_proj, module.offset_mask)
+        self.weight = nn.Parameter(torch.cat([p.weight.detach() for p in projections]), requires_grad=False)
+        self.bias = nn.Parameter(torch.cat([p.bias.detach() for p in projections]), requires_grad=False)
+        self.output_proj = module.output_proj
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        """(N, H, W, C) to (N, H, W, C)."""
+        both = nn.functional.linear(pixels, self.weight, self.bias)
+        geometry = self.geometry
+        sampled = torch.ops.orinport.dcnv4_fused(
+            both,
+            geometry.kernel,
+            geometry.stride,
+            geometry.padding,
+            geometry.dilation,
+            geometry.group,
+            geometry.group_channels,
+            geometry.offset_scale,
+            geometry.remove_center,
+        )
+        result: torch.Tensor = self.output_proj(sampled)
+        return result
+
+
+def fuse_projections(model: nn.Module) -> int:
+    """Replace, in place, every DCNv4 module that can be fused; returns how many were."""
+    fused = 0
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if not isinstance(child, DCNv4):
+                continue
+            try:
+                setattr(module, name, FusedDCNv4(child))
+            except OrinportError:
+                continue
+            fused += 1
+    return fused
+
+
+class GraphRunner:
+    """A function of one tensor of fixed shape as a CUDA graph: calls copy the input in and replay."""
+
+    def __init__(self, function: Any, example: torch.Tensor, warm_up: int = 3) -> None:
+        self._input = example.clone()
+        side = torch.cuda.Stream(example.device)
+        side.wait_stream(torch.cuda.current_stream(example.device))
+        with torch.no_grad(), torch.cuda.stream(side):
+            for _ in range(warm_up):
+                function(self._input)
+        torch.cuda.current_stream(example.device).wait_stream(side)
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.no_grad(), torch.cuda.graph(self._graph):
+            self._output: torch.Tensor = function(self._input)
+
+    def __call__(self, value: torch.Tensor) -> torch.Tensor:
+        """The function of `value`, in a tensor that the next call overwrites."""
+        self._input.copy_(value)
+        self.replay()
+        return self._output
+
+    def replay(self) -> None:
+        """Compute again from the input of the last call."""
+        self._graph.replay()
