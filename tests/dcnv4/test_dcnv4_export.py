@@ -152,6 +152,24 @@ def test_opsets(torch, network, opset):
 
 
 @pytest.mark.slow
+@pytest.mark.tensorrt
+@pytest.mark.parametrize("fused", [False, True])
+def test_nvidias_builder_takes_the_portable_form(exported, fused):
+    """Parsed and built by tensorrt-rtx, in a process of its own, without a GPU and without a plugin."""
+    from orinport.dcnv4.portable import portable_proto
+    from orinport.dcnv4.projections import fuse_projections
+    from orinport.device.tensorrt_rtx import build_check
+    from orinport.model import load
+
+    proto = onnx.ModelProto.FromString(exported)
+    if fused:
+        proto = ir.to_proto(fuse_projections(proto).model.ir)
+    model = load(portable_proto(proto), shapes="input:1x3x224x224")
+    result = build_check(model)
+    assert result.built, (result.errors, result.messages)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["s", "b", "l"])
 def test_the_larger_models(torch, name):
     from orinport.dcnv4.export import export_module

@@ -12,7 +12,7 @@ A DCNv4 or NMS plugin between two convolutions.
 
 ## What to do
 Write the operator with standard operators that the DLA takes, or move it to the network's end, so that one
-loadable stays in front of it.
+loadable stays in front of it. DCNv4 comes both ways: as a plugin of orinport's own, and written with GridSample.
 
 ## Fix safety
 No rewrite is applied.
@@ -38,6 +38,15 @@ if TYPE_CHECKING:
     from orinport.rules.rule import Context
 
 
+_DCNV4 = (
+    "Either load the plugin on the board, which is fast (orinport dcnv4 plugin build), or write it with standard "
+    "operators, which need no plugin but store and read a sample for every tap (orinport dcnv4 convert --to portable); "
+    "both run on the GPU."
+)
+_ADVICE = {"DCNv4_Plugin": _DCNV4, "DCNv4FuseOffset_Plugin": _DCNV4}
+"""Operators for which orinport has both ways."""
+
+
 class Plugin(LayerRule):
     code = "DLA090"
     title = "Plugins run on the GPU"
@@ -54,7 +63,9 @@ class Plugin(LayerRule):
             f"The operator {layer['op_type']!r} needs a plugin; {where}.",
             value=layer["op_type"],
             limit=None,
-            advice="Write it with operators that the DLA takes, or move it to the end of the network.",
+            advice=_ADVICE.get(
+                layer["op_type"], "Write it with operators that the DLA takes, or move it to the end of the network."
+            ),
             verdict=Verdict.BLOCKED if context.standalone else Verdict.GPU,
         )
 
