@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
+import onnx
 import pytest
 
 from builders import network, node, small_cnn
 from orinport.errors import OrinportError
 from orinport.model.load import load
+from orinport.rewrites.driver import rewrite_model
 from orinport.rewrites.edges import move_edges
 from orinport.rewrites.proof import compare_models
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_equal_models() -> None:
@@ -82,3 +89,25 @@ def test_equal_node_names_are_no_obstacle() -> None:
     nodes = [node("Relu", ["x"], "a", name="same"), node("Neg", ["a"], "y", name="same")]
     model = load(network(nodes, {"x": (2,)}, ["y"]))
     assert compare_models(model, model).equal
+
+
+def test_weights_in_a_file_beside_the_model(tmp_path: Path) -> None:
+    """Pieces and whole networks are run from memory, where nothing may refer to files."""
+    rng = np.random.default_rng(0)
+    weights = {"w": rng.standard_normal((8, 4)).astype(np.float32), "b": rng.standard_normal(4).astype(np.float32)}
+    nodes = [node("MatMul", ["x", "w"], "m"), node("Add", ["m", "b"], "y")]
+    path = tmp_path / "model.onnx"
+    onnx.save(
+        network(nodes, {"x": (3, 8)}, ["y"], weights),
+        path,
+        save_as_external_data=True,
+        location="model.onnx.data",
+        size_threshold=0,
+    )
+    model = load(path)
+    rewritten, log = rewrite_model(model)
+    assert log.counts() == {"matmul-to-conv": 1}
+    assert not log.refused
+    report = compare_models(model, rewritten)
+    assert report.equal
+    assert report.rows[0].max_abs < 1e-5

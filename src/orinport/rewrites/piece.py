@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from orinport.rewrites.context import RewriteContext
 
-__all__ = ["Digests", "Piece", "cut", "in_order", "run_time_inputs"]
+__all__ = ["Digests", "Piece", "cut", "embedded", "in_order", "run_time_inputs"]
 
 _INLINE_ELEMENTS = 1024
 _IR_VERSION = 10
@@ -176,6 +176,13 @@ def cut(
 _GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 
 
+def embedded(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+    """The tensor itself, or its data in memory if a file holds it: a proto in memory cannot refer to files."""
+    if not isinstance(tensor, ir.ExternalTensor):
+        return tensor
+    return ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=tensor.name)
+
+
 def _constant(tensor: ir.TensorProtocol, index: int) -> ir.Value:
     return ir.Value(
         name=f"c{index}",
@@ -199,7 +206,7 @@ def _serialize(model: ir.Model, digests: Digests) -> tuple[onnx.ModelProto, dict
         tensor = value.const_value
         assert tensor is not None
         if tensor.size <= _INLINE_ELEMENTS or tensor.dtype not in _FED:
-            inline = ir.serde.serialize_tensor(tensor)
+            inline = ir.serde.serialize_tensor(embedded(tensor))
             inline.name = value.name or ""
             proto.graph.initializer.append(inline)
             continue

@@ -23,6 +23,7 @@ import onnx_ir as ir
 from orinport.errors import OrinportError
 from orinport.results import VerifyReport, VerifyRow
 from orinport.rewrites.log import Proof
+from orinport.rewrites.piece import embedded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -537,7 +538,10 @@ def _checker_says(model: ir.Model) -> str:
 
     graph = model.graph.clone()
     for name, value in list(graph.initializers.items()):
-        if value.const_value is not None and value.const_value.nbytes > _CHECKED_BYTES and not value.is_graph_output():
+        tensor = value.const_value
+        if tensor is None or value.is_graph_output():
+            continue
+        if tensor.nbytes > _CHECKED_BYTES or isinstance(tensor, ir.ExternalTensor):
             graph.initializers.pop(name)
             if not value.is_graph_input():
                 graph.inputs.append(value)
@@ -615,6 +619,9 @@ def _run_whole(
     graph = model.graph.clone()
     for node in graph.all_nodes():
         node.name = None  # ONNX Runtime refuses two nodes of one name
+    for value in graph.initializers.values():
+        if value.const_value is not None:
+            value.const_value = embedded(value.const_value)
     nameless = ir.Model(graph, ir_version=max(model.ir_version, 4), functions=list(model.functions.values()))
     if size < _PROTO_BYTES:
         runner = _Runner(_runnable(ir.to_proto(nameless)).SerializeToString(), threads=threads)
