@@ -47,6 +47,8 @@ def conv(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     ref = net.tensor(need(inputs, 0))
     if weights.shape is None:
         raise Unclear("The shape of the kernel is unknown.")
+    if len(weights.shape) < 3:
+        raise Refused(f"A kernel of rank {len(weights.shape)}.")
     flat = len(weights.shape if ref.shape is None else ref.shape) == 3
     if flat:
         ref = net.unsqueeze(ref, [3])
@@ -93,6 +95,8 @@ def conv_transpose(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
         kernel_ref = None if kernel_ref is None else net.unsqueeze(kernel_ref, [3])
     kernel = (*weights.shape[2:], 1) if flat else weights.shape[2:]
     groups = integer(node, "group", 1)
+    if len(weights.shape) < 3 or (ref.shape is not None and len(ref.shape) != len(kernel) + 2):
+        raise Refused(f"A kernel of rank {len(weights.shape)} on an input of another one.")
     maps = weights.shape[1] * groups
     window = window_of(node, kernel)
     left_over = _settle_transposed(node, window, ref)
@@ -120,6 +124,8 @@ def _settle_transposed(node: ir.Node, window: Window, ref: Ref) -> bool:
         pre, post, more = [], [], list(window.output_padding)
         # The parser looks at the last spatial dimensions of output_shape only.
         sizes = wanted[len(wanted) - len(window.kernel) :] if len(wanted) >= len(window.kernel) else (*wanted, 1)
+        if len(sizes) != len(window.kernel):
+            raise Refused(f"output_shape has {len(wanted)} values for {len(window.kernel)} dimensions.")
         for i, size in enumerate(ref.shape[2:]):
             total = window.stride[i] * (size - 1) + more[i] + window.extent(i) - sizes[i]
             first = int(total / 2)

@@ -53,6 +53,8 @@ _FLOAT_MAX = float(np.finfo(np.float32).max)
 
 def chain(net: Network, operands: Sequence[Operand], op: str, *, base: str | None = "") -> Operand:
     """Bring all operands to one rank, in order, and combine them from left to right."""
+    if not operands:
+        raise Refused("No inputs.")
     ranks = [len(o.shape) for o in operands if o.shape is not None]
     rank = max(ranks) if len(ranks) == len(operands) else None
     refs = [net.broadcast(net.tensor(operand), rank) for operand in operands]

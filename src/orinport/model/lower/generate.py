@@ -146,6 +146,8 @@ def _range_inputs(
 
 
 def _vector_of_scalar(net: Network, scalar: Vector) -> Vector:
+    if scalar.size not in {None, 1}:
+        raise Refused("A scalar is wanted.")
     if scalar.known is not None:
         return known(scalar.known[0])
     return of_tensor(net.shuffle(scalar.tensor(net), (1,), base=net.helper("ShapeShuffle")))

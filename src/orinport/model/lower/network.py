@@ -33,12 +33,16 @@ __all__ = [
     "Unclear",
     "Weights",
     "broadcast_shape",
+    "shaped",
     "slice_attributes",
 ]
 
 Operand: TypeAlias = "Ref | Weights"
 Inputs: TypeAlias = "Sequence[Ref | Weights | None]"
 Outputs: TypeAlias = "list[Ref | Weights]"
+
+_MOST_DIMENSIONS = 8
+"""`Dims::MAX_DIMS`."""
 
 FOLD_LIMIT = 64
 """Elements up to which values of shape arithmetic are followed: more than twice the dimensions of any tensor."""
@@ -216,6 +220,8 @@ class Network:
             constant = 0 < constants == len(inputs)
         refs: list[Ref] = []
         for shape, dtype in outputs:
+            if shape is not None and len(shape) > _MOST_DIMENSIONS:
+                raise Refused(f"Rank {len(shape)}; TensorRT has at most {_MOST_DIMENSIONS} dimensions.")
             suffix = f"_output_{len(refs)}" if refs else "_output"
             refs.append(Ref(name + suffix, shape, dtype, constant))
         self._drafts.append(_Draft(kind, name, list(inputs), refs, self.node_display, dict(attributes or {})))
@@ -356,9 +362,7 @@ class Network:
         if reshape is None:
             shape = None if ref.shape is None or extra else _permute(ref.shape, first)
         attributes = {"first_transpose": first, "reshape": reshape, "second_transpose": second}
-        values = None
-        if ref.values is not None and first is None and second is None and shape is not None:
-            values = ref.values.reshape(shape) if prod(shape) == ref.values.size else None
+        values = shaped(ref, shape) if first is None and second is None else None
         out = _permute(shape, second) if shape is not None else None
         return self.add(LayerKind.SHUFFLE, (ref, *extra), out, ref.dtype, attributes, base=base, values=values)
 
@@ -374,7 +378,7 @@ class Network:
             shape,
             ref.dtype,
             base=self.helper("unsqueezeTensor"),
-            values=_shaped(ref, shape),
+            values=shaped(ref, shape),
         )
 
     def squeeze(self, ref: Ref, axes: Sequence[int]) -> Ref:
@@ -389,7 +393,7 @@ class Network:
             shape,
             ref.dtype,
             base=self.helper("squeezeTensor"),
-            values=_shaped(ref, shape),
+            values=shaped(ref, shape),
         )
 
     def broadcast(self, ref: Ref, rank: int | None) -> Ref:
@@ -564,13 +568,18 @@ def _inserted(shape: tuple[int, ...], axes: Sequence[int]) -> tuple[int, ...]:
     return tuple(dims)
 
 
-def _shaped(ref: Ref, shape: tuple[int, ...] | None) -> np.ndarray | None:
-    return None if ref.values is None or shape is None else ref.values.reshape(shape)
+def shaped(ref: Ref, shape: tuple[int, ...] | None) -> np.ndarray | None:
+    """The known values of `ref` in another shape; None if there are none or they do not fit."""
+    if ref.values is None or shape is None or len(shape) > _MOST_DIMENSIONS or prod(shape) != ref.values.size:
+        return None
+    return ref.values.reshape(shape)
 
 
 def _product_shape(a: tuple[int, ...] | None, op0: str, b: tuple[int, ...] | None, op1: str) -> tuple[int, ...] | None:
     if a is None or b is None:
         return None
+    if min(len(a) - (op0 != "VECTOR"), len(b) - (op1 != "VECTOR")) < 1:
+        raise Refused("A matrix with fewer than two dimensions.")
     rows = () if op0 == "VECTOR" else (a[-1] if op0 == "TRANSPOSE" else a[-2],)
     columns = () if op1 == "VECTOR" else (b[-2] if op1 == "TRANSPOSE" else b[-1],)
     batch = broadcast_shape(a[: -1 if op0 == "VECTOR" else -2], b[: -1 if op1 == "VECTOR" else -2])

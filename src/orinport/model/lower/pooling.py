@@ -52,6 +52,8 @@ def pool(kind: str) -> Callable[[Network, ir.Node, Inputs], Outputs]:
             raise Refused(f"A pool with {len(kernel)} spatial dimensions.")
         if any(d != 1 for d in integers(node, "dilations") or ()):
             raise Refused("Dilated pools are not taken.")
+        if ref.shape is not None and len(ref.shape) != 2 + max(len(kernel), 2):
+            raise Refused(f"A pool with {len(kernel)} spatial dimensions on an input of rank {len(ref.shape)}.")
         window = window_of(node, kernel, ceil=net.opset >= 10 and integer(node, "ceil_mode", 0) != 0)
         if len(kernel) == 1:
             window = window.with_trailing_one()
@@ -106,6 +108,8 @@ def lp_pool(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
         raise Refused("Dilated pools are not taken.")
     ceil = net.parser.has("int64") and integer(node, "ceil_mode", 0) != 0
     window = window_of(node, kernel, ceil=ceil, exclusive=False)
+    if len(window.kernel) != len(ref.shape) - 2:
+        raise Refused(f"A pool with {len(window.kernel)} spatial dimensions on an input of rank {len(ref.shape)}.")
     size = net.constant(float(prod(window.kernel)), ref.dtype, (1,) * len(ref.shape))
     base = net.unary(ref, "ABS") if p == 1 else net.elementwise(ref, ref, "PROD")
     out = net.elementwise(_add_pool(net, base, "AVERAGE", window), size, "PROD")

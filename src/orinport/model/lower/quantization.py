@@ -142,6 +142,8 @@ def _axis(axis: int, data: tuple[int, ...], scale: tuple[int, ...] | None, count
         return 0 if rank <= 1 else 1
     if axis == rank:
         axis = 0
+    if not data:
+        raise Refused("Scales per channel of a scalar.")
     if scale is not None and len(scale) == 1 and count != data[axis]:
         raise Refused(f"{count} scales for {data[axis]} channels.")
     if scale is not None and len(scale) not in {1, rank}:

@@ -360,7 +360,10 @@ def cumsum(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     axes = whole_numbers(operand) if isinstance(operand, Weights) else None
     if not axes:
         raise Refused("The axis of CumSum is not known at build time.")
-    return [_cumsum_loop(net, ref, axis_of(axes[0], _rank(ref)), exclusive, reverse)]
+    axis = axis_of(axes[0], _rank(ref))
+    if axis >= _rank(ref):
+        raise Refused(f"Axis {axis} is out of range for rank {_rank(ref)}.")
+    return [_cumsum_loop(net, ref, axis, exclusive, reverse)]
 
 
 def _cumsum_loop(net: Network, ref: Ref, axis: int, exclusive: bool, reverse: bool) -> Ref:

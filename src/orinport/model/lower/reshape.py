@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import DType, LayerKind
 from orinport.model.lower.arguments import axis_of, integer, integers, need, refuse_types, text, whole_numbers
-from orinport.model.lower.network import Network, Ref, Refused, Unclear
+from orinport.model.lower.network import Network, Ref, Refused, Unclear, shaped
 from orinport.model.lower.vector import (
     Vector,
     add_slice,
@@ -112,7 +112,7 @@ def squeeze(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     shape = None if ref.shape is None else tuple(d for i, d in enumerate(ref.shape) if i not in places)
     if not net.parser.has("squeeze_layer"):
         return [net.shuffle(ref, shape)]
-    values = None if ref.values is None or shape is None else ref.values.reshape(shape)
+    values = shaped(ref, shape)
     absent = net.parser.has("squeeze_all") and _axes(net, node, inputs) is None
     refs = (ref,) if absent else (ref, _axes_tensor(net, inputs, axes))
     return [net.add(LayerKind.SQUEEZE, refs, shape, ref.dtype, constant=ref.constant, values=values)]
@@ -137,7 +137,7 @@ def unsqueeze(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     if not net.parser.has("squeeze_layer"):
         return [net.shuffle(ref, shape)]
     where = _axes_tensor(net, inputs, axes)
-    values = None if ref.values is None or shape is None else ref.values.reshape(shape)
+    values = shaped(ref, shape)
     return [net.add(LayerKind.UNSQUEEZE, (ref, where), shape, ref.dtype, constant=ref.constant, values=values)]
 
 
@@ -168,7 +168,8 @@ def transpose(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
             raise Unclear("The rank of the input is unknown.")
         order = tuple(reversed(range(len(operand.shape))))
     order = tuple(axis_of(axis, len(order)) for axis in order)
-    if sorted(order) != list(range(len(order))) or len(order) != len(operand.shape or order):
+    rank = len(order) if operand.shape is None else len(operand.shape)
+    if sorted(order) != list(range(rank)):
         raise Refused("Its permutation does not fit its input.")
     if operand.shape is not None and len(operand.shape) > 8:
         raise Refused(f"Rank {len(operand.shape)}; TensorRT has at most 8 dimensions.")
@@ -218,7 +219,10 @@ def _blocks(net: Network, node: ir.Node, inputs: Inputs) -> tuple[Ref, int, tupl
     shape = _shape(ref)
     if len(shape) != 4:
         raise Refused(f"An input of rank {len(shape)}; only (N, C, H, W) is taken.")
-    return ref, integer(node, "blocksize", 1), shape
+    block = integer(node, "blocksize", 1)
+    if block < 1:
+        raise Refused(f"blocksize = {block}.")
+    return ref, block, shape
 
 
 def depth_to_space(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:

@@ -122,6 +122,10 @@ def slice_op(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
         axes = known(*range(dims.size)) if axes_operand is None else of_operand(net, axes_operand)
         steps_operand = inputs[4] if len(inputs) > 4 else None
         steps = similar(net, starts, 1) if steps_operand is None else of_operand(net, steps_operand)
+    if any(v.size not in {None, axes.size} for v in (starts, ends, steps)):
+        raise Refused("Starts, ends, axes and steps have different lengths.")
+    if any(axis_of(axis, dims.size) == dims.size for axis in axes.values or ()):
+        raise Refused(f"An axis is out of range for rank {dims.size}.")
     places = axes.known
     if places is None:
         if not net.parser.has("slice_axes"):
@@ -174,9 +178,12 @@ def _static_slice(net: Network, ref: Ref, inputs: Inputs) -> Ref:
     axes = whole_numbers(inputs[3]) if len(inputs) > 3 else None
     steps = whole_numbers(inputs[4]) if len(inputs) > 4 else None
     start, size, stride = [0] * rank, list(ref.shape), [1] * rank
-    for position, (first, last) in enumerate(zip(starts, ends, strict=True)):
-        axis = axis_of((axes or range(rank))[position], rank)
-        step = (steps or [1] * rank)[position]
+    places = tuple(axis_of(axis, rank) for axis in axes or range(len(starts)))
+    if not len(starts) == len(ends) == len(places) == len(steps or starts) or rank in places:
+        raise Refused("Starts, ends, axes and steps do not fit.")
+    for axis, first, last, step in zip(places, starts, ends, steps or (1,) * len(starts), strict=True):
+        if step == 0:
+            raise Refused("A step of 0.")
         span = range(*slice(first, last, step).indices(ref.shape[axis]))
         start[axis], size[axis], stride[axis] = span.start, len(span), step
     return net.slice(ref, start, size, stride)
@@ -193,6 +200,8 @@ def split(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
         raise Unclear("The shape of the input is unknown.")
     rank = len(ref.shape)
     axis = axis_of(integer(node, "axis", 0), rank)
+    if axis >= rank:
+        raise Refused(f"Axis {axis} is out of range for rank {rank}.")
     count = len(node.outputs)
     if net.opset >= 13 and len(inputs) > 1 and inputs[1] is not None and not inputs[1].is_weights:
         return _runtime_split(net, ref, axis, of_tensor(net.tensor(inputs[1])), count)

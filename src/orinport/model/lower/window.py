@@ -105,12 +105,15 @@ def window_of(node: ir.Node, kernel: tuple[int, ...], *, ceil: bool = False, exc
         half = len(pads) // 2
         pre = _padded(pads[:half], count, 0)
         post = _padded(pads[half:], count, 0)
+    stride, dilation = (_padded(integers(node, name), count, 1) for name in ("strides", "dilations"))
+    if min((*kernel, *stride, *dilation), default=1) < 1:
+        raise Refused("A kernel, stride or dilation of less than 1.")
     return Window(
         kernel=kernel,
-        stride=_padded(integers(node, "strides"), count, 1),
+        stride=stride,
         pre=pre,
         post=post,
-        dilation=_padded(integers(node, "dilations"), count, 1),
+        dilation=dilation,
         output_padding=_padded(integers(node, "output_padding"), count, 0),
         mode=mode,
         exclusive=exclusive,
