@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from orinport.matmul.planner import MatmulReport
+    from orinport.model.layer import Tensor
     from orinport.model.model import Model
     from orinport.predict.prediction import Prediction
     from orinport.results import CheckReport, PrepareReport, VerifyReport
@@ -259,7 +260,12 @@ def as_precision(precision: str | Precision) -> Precision:
 
 
 def dla_judge(target: Target, precision: Precision, *, standalone: bool) -> Callable[[ir.Model], frozenset[str]]:
-    """Says which nodes of a model the DLA does not take: what the rewriting driver asks."""
+    """Says which nodes of a model the DLA does not take: what the rewriting driver asks.
+
+    A strongly typed stack gets the network in FP16 in the end, so FP32 tensors are judged as FP16 there.
+    """
+    from dataclasses import replace
+
     from orinport.model.lower import lower
     from orinport.model.model import Model
     from orinport.rules.engine import check_layers
@@ -268,10 +274,16 @@ def dla_judge(target: Target, precision: Precision, *, standalone: bool) -> Call
     def off_the_dla(graph: ir.Model) -> frozenset[str]:
         model = Model(graph, "piece")
         layers = lower(model, tensorrt=target.stack.tensorrt)
+        inputs, outputs = model.inputs, model.outputs
+        if target.stack.strongly_typed:
+            layers = tuple(
+                replace(layer, inputs=_halved(layer.inputs), outputs=_halved(layer.outputs)) for layer in layers
+            )
+            inputs, outputs = _halved(inputs), _halved(outputs)
         verdicts = check_layers(
             layers,
-            inputs=model.inputs,
-            outputs=model.outputs,
+            inputs=inputs,
+            outputs=outputs,
             target=target,
             precision=precision,
             standalone=standalone,
@@ -279,6 +291,30 @@ def dla_judge(target: Target, precision: Precision, *, standalone: bool) -> Call
         return frozenset(node for layer in layers if verdicts[layer.index] is not Verdict.DLA for node in layer.nodes)
 
     return off_the_dla
+
+
+def dla_clock(target: Target, precision: Precision) -> Callable[[ir.Model], float] | None:
+    """Predicts what a small model takes on the DLA, in us; None for boards that no public measurement covers."""
+    from orinport.model.model import Model
+    from orinport.predict.network import predict_network
+    from orinport.targets.target import Platform
+
+    if target.platform is not Platform.ORIN:
+        return None
+
+    def microseconds(graph: ir.Model) -> float:
+        placement = check_model(Model(graph, "piece"), target, precision).placement
+        return predict_network("piece", placement, target, precision).total_us
+
+    return microseconds
+
+
+def _halved(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    from dataclasses import replace
+
+    from orinport.model.layer import DType
+
+    return tuple(replace(each, dtype=DType.FP16) if each.dtype is DType.FP32 else each for each in tensors)
 
 
 def _output_folder(model: Any, output: str | Path | None) -> Path:

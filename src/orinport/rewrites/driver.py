@@ -32,10 +32,13 @@ if TYPE_CHECKING:
 
     from orinport.targets.target import Target
 
-__all__ = ["Judge", "all_rewrites", "documentation", "find_rewrite", "rewrite_model"]
+__all__ = ["Clock", "Judge", "all_rewrites", "documentation", "find_rewrite", "rewrite_model"]
 
 Judge = Callable[[ir.Model], Collection[str]]
 """Says which nodes of a model the DLA does not take, by display name (see `label`)."""
+
+Clock = Callable[[ir.Model], float]
+"""Predicts how long the DLA takes for a model, in us."""
 
 _MAX_ROUNDS = 500
 
@@ -70,6 +73,7 @@ def rewrite_model(
     target: Target | None = None,
     precision: Precision = Precision.FP16,
     judge: Judge | None = None,
+    clock: Clock | None = None,
     select: Sequence[str] = (),
     ignore: Sequence[str] = (),
     consent: Collection[Safety] = (Safety.EXACT,),
@@ -82,19 +86,23 @@ def rewrite_model(
 
     With a `judge` a rewrite is applied only where it takes work to the DLA or leaves less of it; without
     one, wherever it matches. `select` and `ignore` are prefixes of rewrite names; `consent` says which safety
-    classes may be applied. Rewrites on request apply only where `select` names them. `rewrites` replaces the
-    catalogue.
+    classes may be applied. Rewrites on request apply only where `select` names them; those for speed need a `clock`
+    that says what is faster, or to be selected. `rewrites` replaces the catalogue.
     """
     from orinport.model.save import copy_model
 
     chosen = [
         rewrite
         for rewrite in (all_rewrites() if rewrites is None else rewrites)
-        if (rewrite.name.startswith(tuple(select)) if select else rewrites is not None or not rewrite.on_request)
+        if (
+            rewrite.name.startswith(tuple(select))
+            if select
+            else rewrites is not None or not (rewrite.on_request or (rewrite.for_speed and clock is None))
+        )
         and not (ignore and rewrite.name.startswith(tuple(ignore)))
     ]
     copy = copy_model(model)
-    driver = _Driver(copy.ir, chosen, judge, seed, progress, target, precision, consent, cost)
+    driver = _Driver(copy.ir, chosen, judge, clock, seed, progress, target, precision, consent, cost)
     driver.run()
     if driver.log.applied:
         require_valid(copy.ir, model.ir)
@@ -115,6 +123,7 @@ class _Driver:
         model: ir.Model,
         rewrites: Sequence[Rewrite],
         judge: Judge | None,
+        clock: Clock | None,
         seed: int,
         progress: Callable[[str], None] | None,
         target: Target | None,
@@ -127,6 +136,7 @@ class _Driver:
         self.log = RewriteLog()
         self.context = RewriteContext(model, target=target, precision=precision, consent=consent, cost=cost)
         self._judge = judge
+        self._clock = clock
         self._seed = seed
         self._progress = progress
         self._names = Names(model)
@@ -134,6 +144,7 @@ class _Driver:
         self._digests = Digests()
         self._proofs: dict[tuple[bytes, bytes, float], Proof] = {}
         self._verdicts: dict[bytes, frozenset[str]] = {}
+        self._times: dict[bytes, float] = {}
         self._settled: set[tuple[Any, ...]] = set()
         self._refusals: dict[tuple[str, str], str] = {}
         self._off: frozenset[str] | None = None
@@ -280,7 +291,7 @@ class _Driver:
         )
         before = cut(old_nodes, match.outputs, inputs, self.context, self._digests)
         after = cut(new_nodes, results, inputs, self.context, self._digests)
-        if not self._better(old_nodes, removed, before, new_nodes, after):
+        if not self._better(rewrite, old_nodes, removed, before, new_nodes, after):
             return False
         proof = self._prove(rewrite, before, after)
         replaced = tuple(label(old) for old in match.nodes)
@@ -359,7 +370,13 @@ class _Driver:
             )
 
     def _better(
-        self, old: Sequence[ir.Node], removed: Sequence[ir.Node], before: Piece, new: Sequence[ir.Node], after: Piece
+        self,
+        rewrite: Rewrite,
+        old: Sequence[ir.Node],
+        removed: Sequence[ir.Node],
+        before: Piece,
+        new: Sequence[ir.Node],
+        after: Piece,
     ) -> bool:
         if self._judge is None or self._off is None:
             return True
@@ -367,7 +384,17 @@ class _Driver:
         off |= {node for node in old if label(node) in self._off}
         was = _score([node for node in removed if node in off], len(removed))
         later = [node for position, node in enumerate(new) if f"n{position}" in self._verdict(after)]
-        return _score(later, len(new)) < was
+        becomes = _score(later, len(new))
+        if rewrite.for_speed and becomes[:2] == was[:2]:
+            gain = self.context.figure("speed", "gain")
+            return self._clock is not None and self._time(after) < (1.0 - gain) * self._time(before)
+        return becomes < was
+
+    def _time(self, piece: Piece) -> float:
+        if piece.digest not in self._times:
+            assert self._clock is not None
+            self._times[piece.digest] = self._clock(piece.model)
+        return self._times[piece.digest]
 
     def _verdict(self, piece: Piece) -> frozenset[str]:
         if piece.digest not in self._verdicts:

@@ -64,6 +64,8 @@ class Rewrite(ABC):
 
     on_request: ClassVar[bool] = False
     """Applied only where it is selected by name: it serves the GPU alone, or undoes another rewrite."""
+    for_speed: ClassVar[bool] = False
+    """Applied also where it takes nothing to the DLA, if the prediction says that it is faster there."""
 
     @abstractmethod
     def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:

@@ -2,8 +2,8 @@
 
 ## What it does
 A convolution whose stride is above the limit gathers every f-th row and column as a channel first, by reshapes and
-transposes of 4-D tensors, and has a stride, a kernel and a tensor f times smaller for it. Where kernel or padding do not
-divide, it is done with a smaller stride, and an average pool of one element takes every f-th result.
+transposes of 4-D tensors, and has a stride, a kernel and a tensor f times smaller for it. Where kernel or padding do
+not divide, it is done with a smaller stride, and an average pool of one element takes every f-th result.
 
 ## Why
 The DLA's convolution takes strides of up to 8.
