@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orinport.api import check_model, dla_judge
+from orinport.api import check_model, dla_clock, dla_judge
 from orinport.device.bundle import Workspace, build_script, require_free, write_bundle
 from orinport.device.trtexec import BuildOptions
 from orinport.errors import OrinportError
 from orinport.model.save import save
 from orinport.precision.half import to_half
+from orinport.predict.network import predict_network
 from orinport.results import PrepareReport
 from orinport.rewrites.driver import rewrite_model
 from orinport.rewrites.edges import move_edges
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from orinport.model.model import Model
+    from orinport.predict.prediction import Prediction
     from orinport.results import CheckReport, VerifyReport
     from orinport.rewrites.edges import EdgeMapping
     from orinport.rewrites.log import RewriteLog
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["prepare_model", "rewrite_for"]
 
-FILES = ("build.sh", "model.onnx", "report.json", "report.txt")
+FILES = ("build.sh", "model.onnx", "report.html", "report.json", "report.txt")
 
 
 def prepare_model(
@@ -64,7 +66,8 @@ def prepare_model(
         notes = (*notes, *lost, "the tensors are FP16 now; the comparison above was made before that rounding")
     after = check_model(written, target, precision, standalone=standalone)
     after = _unproved(after, proof)
-    report = PrepareReport(before, after, log, edges, proof, notes, folder, FILES)
+    prediction, unpredicted = _predict(after)
+    report = PrepareReport(before, after, log, edges, proof, (*notes, *unpredicted), folder, FILES, prediction)
     return _write(report, written, BuildOptions(standalone=standalone, dla_core=dla_core), force=force)
 
 
@@ -79,17 +82,19 @@ def rewrite_for(
     progress: Callable[[str], None] | None = None,
 ) -> tuple[Model, RewriteLog, tuple[EdgeMapping, ...]]:
     """The network as `prepare` rewrites it, what was done, and which edges moved."""
+    judge = dla_judge(target, precision, standalone=standalone)
     rewritten, log = rewrite_model(
         model,
         target=target,
         precision=precision,
-        judge=dla_judge(target, precision, standalone=standalone),
+        judge=judge,
+        clock=dla_clock(target, precision),
         consent=consent if consent is not None else (Safety.EXACT,),
         progress=progress,
     )
     if keep_io:
         return rewritten, log, ()
-    moved, edges = move_edges(rewritten)
+    moved, edges = move_edges(rewritten, judge=judge)
     return moved, log, edges
 
 
@@ -101,6 +106,14 @@ def _prove(
         return compare_models(model, rewritten, edges, names=(model.name, "model.onnx")), ()
     except OrinportError as error:
         return None, (f"the whole network could not be compared: {error.message}",)
+
+
+def _predict(after: CheckReport) -> tuple[Prediction | None, tuple[str, ...]]:
+    """What the network will take; None with a note where no measurement covers the target."""
+    try:
+        return predict_network(after.model, after.placement, after.target, after.precision), ()
+    except OrinportError as error:
+        return None, (error.message,)
 
 
 def _unproved(after: CheckReport, proof: VerifyReport | None) -> CheckReport:
@@ -117,19 +130,24 @@ def _unproved(after: CheckReport, proof: VerifyReport | None) -> CheckReport:
 def _write(report: PrepareReport, model: Model, options: BuildOptions, *, force: bool) -> PrepareReport:
     from dataclasses import replace
 
-    from orinport.report.json import dumps, prepare_document
+    from orinport.report.bundle import prepare_document
+    from orinport.report.html import report_html
+    from orinport.report.json import dumps, plain
     from orinport.report.text import prepare_text
 
     after = report.after
     script = build_script(after.target, after.precision, after.placement, options)
+    report = replace(report, build=script.text)
     with Workspace(report.folder) as scratch:
         save(model, scratch / "model.onnx")
         if (scratch / "model.onnx.data").exists():
             report = replace(report, files=tuple(sorted((*report.files, "model.onnx.data"))))
         require_free(report.folder, force=force)
+        document = prepare_document(report)
         texts = {
             "build.sh": script.text,
-            "report.json": dumps(prepare_document(report)),
+            "report.html": report_html(plain(document)),
+            "report.json": dumps(document),
             "report.txt": prepare_text(report),
         }
         write_bundle(report.folder, scratch, texts)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from orinport.model.layer import Layer
     from orinport.placement.placement import Placement
+    from orinport.predict.prediction import Prediction
     from orinport.rewrites.edges import EdgeMapping
     from orinport.rewrites.log import RewriteLog
     from orinport.targets.target import Precision, Target
@@ -126,3 +127,7 @@ class PrepareReport:
     notes: tuple[str, ...]
     folder: Path
     files: tuple[str, ...]
+    prediction: Prediction | None = None
+    """What the written network is predicted to take; None where no measurement covers the target."""
+    build: str = ""
+    """The text of build.sh."""

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 from orinport.cli import main
 
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
-COMMANDS = ("check", "explain", "prepare", "predict", "matmul", "rewrite", "verify", "targets")
+COMMANDS = ("check", "explain", "prepare", "predict", "matmul", "report", "rewrite", "dcnv4", "classify", "verify", "targets")
 
 
 @pytest.fixture
@@ -111,6 +111,7 @@ def test_prepare_then_verify(relu: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert sorted(p.name for p in (tmp_path / "relu.orin").iterdir()) == [
         "build.sh",
         "model.onnx",
+        "report.html",
         "report.json",
         "report.txt",
     ]

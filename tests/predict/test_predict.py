@@ -353,7 +353,7 @@ def test_public_function_and_reports() -> None:
     text = predict_text(prediction) + compare_text(prediction)
     assert "\x1b" not in text
     assert "on the GPU: about" in text
-    rows = predict_csv(prediction).splitlines()
+    rows = predict_csv(predict_document(prediction)).splitlines()
     assert len(rows) == 1 + len(prediction.layers)
 
 

@@ -37,6 +37,10 @@ _COMMANDS = {
         "orinport.cli.matmul:matmul",
         "Rank the ways to put a matrix product on the DLA, and write the best one.",
     ),
+    "report": (
+        "orinport.cli.report:report",
+        "Render a bundle's report as HTML, Markdown, CSV, a trace or node data.",
+    ),
     "rewrite": ("orinport.cli.rewrite:rewrite", "List, explain and apply the rewrites by themselves."),
     "dcnv4": (
         "orinport.cli.dcnv4:app",

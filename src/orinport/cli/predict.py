@@ -68,7 +68,7 @@ def predict(
     if format == "json":
         text = dumps(predict_document(prediction))
     elif format == "csv":
-        text = predict_csv(prediction)
+        text = predict_csv(predict_document(prediction))
     else:
         text = predict_text(prediction, style(), rows=rows) + compare_text(prediction)
     emit(text, output)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BUNDLE_FILES", "BuildScript", "Workspace", "build_script", "require_free", "write_bundle"]
 
-BUNDLE_FILES = ("model.onnx", "model.onnx.data", "build.sh", "report.json", "report.txt")
+BUNDLE_FILES = ("model.onnx", "model.onnx.data", "build.sh", "report.html", "report.json", "report.txt")
 """Every file that a bundle may hold; the ones of an older bundle are replaced together."""
 
 

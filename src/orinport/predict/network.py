@@ -74,6 +74,7 @@ def predict_network(
             "falcon_mhz": clocks.falcon_mhz,
             "gpu_mhz": gpu_clocks.gpu_mhz,
         },
+        (_peak(precision, dla, clocks) / 1e3, dla["dram_gbps"] * clocks.emc_mhz / dla["emc_reference_mhz"]),
         gpu_us,
     )
     return replace(prediction, findings=advise(prediction))

@@ -145,6 +145,8 @@ class Prediction:
     findings: tuple[Finding, ...]
     clocks: Mapping[str, float] = field(default_factory=dict)
     """`dla_mhz`, `emc_mhz`, ... that the figures stand on."""
+    roof: tuple[float, float] = (0.0, 0.0)
+    """Peak of the DLA in GMAC/s and its DRAM bandwidth in GB/s at these clocks."""
     gpu_us: float | None = None
     """The whole network on the GPU, an order of magnitude; None if nobody asked."""
 

@@ -1,4 +1,4 @@
-"""JSON of `check` and `prepare`: versioned, and fields are only ever added."""
+"""JSON of `check` and `verify`: versioned, and fields are only ever added."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ import msgspec
 from orinport.rules.finding import Finding, Verdict
 
 if TYPE_CHECKING:
-    from orinport.placement.placement import Placement
-    from orinport.results import CheckReport, PrepareReport, VerifyReport
+    from orinport.results import CheckReport, VerifyReport
 
-__all__ = ["SCHEMA_VERSION", "check_document", "dumps", "finding_document", "prepare_document", "verify_document"]
+__all__ = ["SCHEMA_VERSION", "check_document", "dumps", "finding_document", "plain", "verify_document"]
 
 SCHEMA_VERSION = 1
 
 
 def dumps(document: dict[str, Any]) -> str:
     """`document` as indented JSON text with a final newline."""
-    return msgspec.json.format(msgspec.json.encode(_plain(document)), indent=2).decode() + "\n"
+    return msgspec.json.format(msgspec.json.encode(plain(document)), indent=2).decode() + "\n"
 
 
 def check_document(report: CheckReport) -> dict[str, Any]:
@@ -47,24 +46,6 @@ def check_document(report: CheckReport) -> dict[str, Any]:
             for row in report.layers
         ],
         "findings": [finding_document(finding) for finding in report.findings],
-    }
-
-
-def prepare_document(report: PrepareReport) -> dict[str, Any]:
-    """The `report.json` of a bundle."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "model": report.after.model,
-        "target": report.after.target.name,
-        "precision": report.after.precision.value,
-        "files": list(report.files),
-        "io": [edge.document() for edge in report.edges],
-        "formats": _formats(report.after.placement),
-        "rewrites": report.log.document(),
-        "proof": None if report.proof is None else verify_document(report.proof),
-        "notes": list(report.notes),
-        "before": check_document(report.before),
-        "after": check_document(report.after),
     }
 
 
@@ -110,24 +91,14 @@ def finding_document(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _formats(placement: Placement) -> dict[str, Any]:
-    return {
-        side: [
-            {"name": f.name, "type": f.dtype.value, "format": f.format, "reason": f.reason}
-            for f in getattr(placement, side)
-        ]
-        for side in ("inputs", "outputs")
-    }
-
-
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """`value` with enumerations, tuples and non-finite numbers turned into what JSON has."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if (isinstance(value, float) and value != value) or value in (float("inf"), float("-inf")):
         return str(value)
     if hasattr(value, "item"):

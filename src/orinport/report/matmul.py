@@ -119,4 +119,5 @@ def _break_even(report: MatmulReport) -> str:
         return "however many products are submitted at once, the DLA is not predicted to be faster than the GPU"
     if report.break_even == 1:
         return "the DLA is predicted to be no slower than the GPU even for one product"
-    return f"from about {report.break_even} products in one submission on the DLA is predicted to be no slower than the GPU"
+    number = report.break_even
+    return f"from about {number} products in one submission on the DLA is predicted to be no slower than the GPU"

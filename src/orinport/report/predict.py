@@ -12,6 +12,8 @@ from orinport.report.style import PLAIN, Style, clean
 from orinport.words import count
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from orinport.predict.prediction import LayerPrediction, Prediction
 
 __all__ = ["compare_text", "predict_csv", "predict_document", "predict_text", "time_text"]
@@ -41,6 +43,7 @@ def predict_document(prediction: Prediction) -> dict[str, Any]:
         "band_us": [prediction.band.low, prediction.band.high],
         "fps": {"dla1": prediction.fps_one_dla, "dla2": prediction.fps_two_dlas},
         "clocks": dict(prediction.clocks),
+        "roof": {"peak": prediction.roof[0], "gbps": prediction.roof[1]},
         "transitions": prediction.transitions,
         "gpu_us": prediction.gpu_us,
         "regions": [
@@ -66,6 +69,7 @@ def _layer(each: LayerPrediction) -> dict[str, Any]:
         "name": each.layer.name,
         "kind": each.layer.kind.value,
         "nodes": list(each.layer.nodes),
+        "outputs": [tensor.name for tensor in each.layer.outputs],
         "device": each.device,
         "engine": each.engine.value,
         "us": each.us,
@@ -163,17 +167,20 @@ def compare_text(prediction: Prediction) -> str:
     )
 
 
-def predict_csv(prediction: Prediction) -> str:
-    """One row a layer; text that a spreadsheet would take for a formula is quoted with an apostrophe."""
+def predict_csv(document: Mapping[str, Any]) -> str:
+    """One row a layer of a `predict` document; text that a spreadsheet would take for a formula is quoted."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(_COLUMNS)
-    for each in prediction.layers:
-        document = _layer(each)
-        document |= {f"bytes_{key}": value for key, value in document.pop("bytes").items()}
-        document["band_low_us"], document["band_high_us"] = document.pop("band_us")
-        document["nodes"] = " ".join(document["nodes"])
-        writer.writerow([_cell(document[name]) for name in _COLUMNS])
+    for layer in document["layers"]:
+        row = {
+            **layer,
+            **{f"bytes_{key}": value for key, value in layer["bytes"].items()},
+            "band_low_us": layer["band_us"][0],
+            "band_high_us": layer["band_us"][1],
+            "nodes": " ".join(map(str, layer["nodes"])),
+        }
+        writer.writerow([_cell(row[name]) for name in _COLUMNS])
     return out.getvalue()
 
 

@@ -1,0 +1,44 @@
+"""The `report.json` of a bundle: everything that `prepare` found, did, proved and predicts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from orinport.report.json import SCHEMA_VERSION, check_document, verify_document
+from orinport.report.predict import predict_document
+
+if TYPE_CHECKING:
+    from orinport.placement.placement import Placement
+    from orinport.results import PrepareReport
+
+__all__ = ["prepare_document"]
+
+
+def prepare_document(report: PrepareReport) -> dict[str, Any]:
+    """The `report.json` of a bundle."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "model": report.after.model,
+        "target": report.after.target.name,
+        "precision": report.after.precision.value,
+        "files": list(report.files),
+        "io": [edge.document() for edge in report.edges],
+        "formats": _formats(report.after.placement),
+        "rewrites": report.log.document(),
+        "proof": None if report.proof is None else verify_document(report.proof),
+        "notes": list(report.notes),
+        "build": report.build,
+        "prediction": None if report.prediction is None else predict_document(report.prediction),
+        "before": check_document(report.before),
+        "after": check_document(report.after),
+    }
+
+
+def _formats(placement: Placement) -> dict[str, Any]:
+    return {
+        side: [
+            {"name": f.name, "type": f.dtype.value, "format": f.format, "reason": f.reason}
+            for f in getattr(placement, side)
+        ]
+        for side in ("inputs", "outputs")
+    }

@@ -1,0 +1,43 @@
+"""Reading the JSON documents of reports back: they may come from a stranger's bundle."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from orinport.errors import OrinportError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["read_report", "reading_report"]
+
+_LARGEST = 1 << 28
+
+
+def read_report(path: Path) -> dict[str, Any]:
+    """The `report.json` of a bundle, or the file itself. Raises OrinportError if it cannot be read or is none."""
+    file = path / "report.json" if path.is_dir() else path
+    try:
+        if file.stat().st_size > _LARGEST:
+            raise OrinportError(f"{str(file)!r} is too large for a report.")
+        document = msgspec.json.decode(file.read_bytes())
+    except OSError as error:
+        raise OrinportError(f"{str(file)!r} cannot be read: {error.strerror}.", "Give a bundle's folder.") from error
+    except msgspec.DecodeError as error:
+        raise OrinportError(f"{str(file)!r} is no JSON: {error}.", "Give a bundle's folder.") from error
+    if not isinstance(document, dict) or "schema_version" not in document or "after" not in document:
+        raise OrinportError(f"{str(file)!r} is not the report of a bundle.", "orinport prepare writes one.")
+    return document
+
+
+@contextmanager
+def reading_report() -> Iterator[None]:
+    """Turn what a malformed document causes into one OrinportError."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise OrinportError(f"This is not the report of a bundle: {type(error).__name__} at {error}.") from error
