@@ -1,0 +1,61 @@
+"""Slices and splits of channels, read from a graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnx_ir as ir
+
+    from orinport.rewrites.context import RewriteContext
+
+__all__ = ["channel_parts"]
+
+
+def channel_parts(node: ir.Node, context: RewriteContext) -> list[tuple[ir.Value, int, int]] | None:
+    """(result, first channel, end) of each result that a Slice or Split takes from the channels; None for others."""
+    shape = context.shape(node.inputs[0])
+    if shape is None or len(shape) < 2 or not context.standard(node):
+        return None
+    if node.op_type == "Slice":
+        return _slice(node, shape, context)
+    if node.op_type == "Split" and int(context.attribute(node, "axis", 0)) % len(shape) == 1:
+        return _split(node, context)
+    return None
+
+
+def _slice(node: ir.Node, shape: tuple[int, ...], context: RewriteContext) -> list[tuple[ir.Value, int, int]] | None:
+    starts, axes, steps = (_numbers(node, name, place, context) for name, place in _WHERE)
+    result = context.shape(node.outputs[0])
+    if starts is None or result is None or (shape[0], *shape[2:]) != (result[0], *result[2:]):
+        return None
+    axes = range(len(starts)) if axes is None and len(node.inputs) < 4 else axes
+    if axes is None or (steps is None and len(node.inputs) > 4) or any(int(step) != 1 for step in steps or ()):
+        return None
+    first = next((int(start) for start, axis in zip(starts, axes, strict=True) if int(axis) % len(shape) == 1), 0)
+    first = max(0, first + shape[1]) if first < 0 else min(first, shape[1])
+    return [(node.outputs[0], first, first + result[1])] if result[1] else None
+
+
+_WHERE = (("starts", 1), ("axes", 3), ("steps", 4))
+
+
+def _numbers(node: ir.Node, name: str, place: int, context: RewriteContext) -> Sequence[Any] | None:
+    if context.opset < 10:
+        numbers: Sequence[Any] | None = context.attribute(node, name)
+        return numbers
+    values = context.constant(context.input(node, place))
+    return None if values is None else values.reshape(-1).tolist()
+
+
+def _split(node: ir.Node, context: RewriteContext) -> list[tuple[ir.Value, int, int]] | None:
+    parts, start = [], 0
+    for value in node.outputs:
+        shape = context.shape(value)
+        if shape is None or not shape[1]:
+            return None
+        parts.append((value, start, start + shape[1]))
+        start += shape[1]
+    return parts
