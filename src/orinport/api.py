@@ -234,7 +234,13 @@ def check_model(
         ignore=ignore,
     )
     placement = place(
-        layers, rules.verdicts, inputs=model.inputs, outputs=model.outputs, target=target, precision=precision
+        layers,
+        rules.verdicts,
+        inputs=model.inputs,
+        outputs=model.outputs,
+        target=target,
+        precision=precision,
+        standalone=standalone,
     )
     rows = tuple(LayerVerdict(layer, rules.verdicts[layer.index], rules.codes.get(layer.index, ())) for layer in layers)
     return CheckReport(model.name, target, precision, rows, rules.findings, placement)

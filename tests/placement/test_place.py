@@ -9,6 +9,7 @@ from orinport.placement.formats import edge_format
 from orinport.placement.place import place
 from orinport.placement.placement import Placement
 from orinport.rules.finding import Verdict
+from orinport.targets.load import load_target
 from orinport.targets.target import Precision
 from values import layer, target
 
@@ -107,6 +108,21 @@ def test_images_that_only_convolutions_read_come_as_hwc4(channels: int, groups: 
     reader = conv(channels, groups)
     found = edge_format(
         reader.inputs[0], [reader], on_dla=True, is_input=True, target=target(), precision=Precision.FP16
+    )
+    assert found.format == expected
+
+
+@pytest.mark.parametrize(("name", "expected"), [("jp5.1", "chw16"), ("jp6.0", "dla_hwc4"), ("jp6.2", "dla_hwc4")])
+def test_standalone_loadables_have_the_image_format_only_where_trtexec_offers_it(name: str, expected: str) -> None:
+    reader = conv(3)
+    found = edge_format(
+        reader.inputs[0],
+        [reader],
+        on_dla=True,
+        is_input=True,
+        target=load_target(f"orin-agx-64gb/{name}"),
+        precision=Precision.FP16,
+        standalone=True,
     )
     assert found.format == expected
 

@@ -31,6 +31,7 @@ def place(
     outputs: Sequence[Tensor],
     target: Target,
     precision: Precision,
+    standalone: bool = False,
 ) -> Placement:
     """Place `layers` (in topological order) by their verdicts, given by `Layer.index`.
 
@@ -80,6 +81,7 @@ def place(
                 is_input=True,
                 target=target,
                 precision=precision,
+                standalone=standalone,
             )
             for t in inputs
         ),
