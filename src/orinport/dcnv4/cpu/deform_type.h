@@ -142,7 +142,7 @@ void NAME(dcnv4_forward)(const dcnv4_arguments *a, const int32_t *grid_x, const 
 {
     const int64_t channels = a->group * a->group_channels, lines = a->batch * a->rows;
     (void)threads;
-#pragma omp parallel for num_threads(threads) schedule(static) if (lines * a->columns * channels >= PARALLEL_FROM)
+#pragma omp parallel for num_threads(threads) schedule(dynamic) if (lines * a->columns * channels >= PARALLEL_FROM)
     for (int64_t line = 0; line < lines; line++) {
         const T *const image = value + line / a->rows * a->height * a->width * channels;
         TAPS t;
@@ -171,7 +171,7 @@ void NAME(dcnv4_backward)(const dcnv4_arguments *a, const int32_t *grid_x, const
     const int64_t channels = a->group * a->group_channels, pixels = a->rows * a->columns;
     const T scale = (T)a->offset_scale;
     (void)threads;
-#pragma omp parallel for num_threads(threads) schedule(static) if (a->batch * pixels * channels >= PARALLEL_FROM)
+#pragma omp parallel for num_threads(threads) schedule(dynamic) if (a->batch * pixels * channels >= PARALLEL_FROM)
     for (int64_t task = 0; task < a->batch * a->group; task++) {
         const int64_t n = task / a->group, g = task % a->group;
         const int64_t at = n * a->height * a->width * channels + g * a->group_channels;
@@ -224,7 +224,7 @@ void NAME(flash_forward)(const flash_arguments *a, const int64_t *shapes, const 
 {
     const int64_t step = a->group * a->channels, samples = a->levels * a->points, length = 3 * samples;
     (void)threads;
-#pragma omp parallel for num_threads(threads) schedule(static) if (a->batch * a->queries * step >= PARALLEL_FROM)
+#pragma omp parallel for num_threads(threads) schedule(dynamic) if (a->batch * a->queries * step >= PARALLEL_FROM)
     for (int64_t query = 0; query < a->batch * a->queries; query++) {
         const T *const rows = value + query / a->queries * a->rows * step;
         TAPS t;
@@ -254,7 +254,7 @@ void NAME(flash_backward)(const flash_arguments *a, const int64_t *shapes, const
 {
     const int64_t step = a->group * a->channels, samples = a->levels * a->points, length = 3 * samples;
     (void)threads;
-#pragma omp parallel for num_threads(threads) schedule(static) if (a->batch * a->queries * step >= PARALLEL_FROM)
+#pragma omp parallel for num_threads(threads) schedule(dynamic) if (a->batch * a->queries * step >= PARALLEL_FROM)
     for (int64_t task = 0; task < a->batch * a->group; task++) {
         const int64_t n = task / a->group, g = task % a->group;
         TAPS t;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -91,11 +92,8 @@ class Library:
             int(geometry.remove_center),
             geometry.offset_scale,
         )
-        half_h, half_w = (d * (k - 1) // 2 for d, k in zip(geometry.dilation, geometry.kernel, strict=True))
-        taps = geometry.tap_positions
-        grid_x = (ctypes.c_int32 * len(taps))(*(i * geometry.dilation[1] - half_w for _, i in taps))
-        grid_y = (ctypes.c_int32 * len(taps))(*(j * geometry.dilation[0] - half_h for j, _ in taps))
-        self._call(name, ctypes.byref(arguments), grid_x, grid_y, _INT64(len(taps)), addresses, threads)
+        grid_x, grid_y = _tap_grid(geometry)
+        self._call(name, ctypes.byref(arguments), grid_x, grid_y, _INT64(geometry.taps), addresses, threads)
 
     def flash_forward(
         self,
@@ -143,3 +141,14 @@ class Library:
         *head, addresses, threads = rest
         pointers = [ctypes.c_void_p(address) for address in addresses]
         getattr(self._library, name)(*head, *pointers, ctypes.c_int(threads))
+
+
+@lru_cache(maxsize=256)
+def _tap_grid(geometry: Geometry) -> tuple[Any, Any]:
+    """x and y of every tap relative to the kernel's centre, in the order of the packing."""
+    half_h, half_w = (d * (k - 1) // 2 for d, k in zip(geometry.dilation, geometry.kernel, strict=True))
+    array = ctypes.c_int32 * geometry.taps
+    return (
+        array(*(i * geometry.dilation[1] - half_w for _, i in geometry.tap_positions)),
+        array(*(j * geometry.dilation[0] - half_h for j, _ in geometry.tap_positions)),
+    )
