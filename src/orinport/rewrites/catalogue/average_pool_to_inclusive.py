@@ -78,7 +78,7 @@ class AveragePoolToInclusive(Rewrite):
         node, output, data = match.nodes[0], match.outputs[0], match.data
         value = node.inputs[0]
         assert value is not None
-        _, channels, height, width = builder.shape(value)
+        height, width = builder.shape(value)[2:]
         shape = builder.shape(output)
         size = (height, width)
         kernel, pads, strides = list(data.kernel), list(data.pads), list(data.strides)
@@ -103,7 +103,7 @@ class AveragePoolToInclusive(Rewrite):
         if not any(pads):
             return (pooled,)
         factor = kernel[0] * kernel[1] / np.outer(counts[0], counts[1])
-        full = np.broadcast_to(factor, (1, channels, *factor.shape)).astype(builder.numpy_dtype(value))
+        full = np.broadcast_to(factor, shape).astype(builder.numpy_dtype(value))
         return (builder.op("Mul", pooled, builder.constant(full, "count")),)
 
 
