@@ -1,8 +1,9 @@
 """How do time and memory of `check` grow with the number of nodes?
 
-Each measurement is a child process of its own: wall time from its start to its end, imports included, and its peak
-memory. In the same run, on the same files: `onnx.checker`, onnx's shape inference, and loading with onnx_ir. The
-last line gives the slope of log(time) over log(nodes), start-up taken off: 1 is linear.
+Each measurement is a child process of its own, from its start to its end, imports included: wall time, processor
+time (which a busy machine disturbs less) and peak memory. In the same run, on the same files: `onnx.checker`, onnx's
+shape inference, and loading with onnx_ir. The last lines give the slope of log(processor time) over log(nodes),
+start-up taken off: 1 is linear.
 
     python benchmarks/check_scale.py [--nodes 1000,5000,20000,100000] [--repeats 3]
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import statistics
 import subprocess
 import sys
@@ -59,18 +61,19 @@ def write_network(path: Path, count: int) -> None:
 
 
 def measure(task: str, path: Path) -> dict[str, float]:
-    """Seconds and peak MiB (VmHWM) of one child process."""
+    """Wall seconds, processor seconds and peak MiB (VmHWM) of one child process."""
     code = (
         f"PATH = {str(path)!r}\n"
         f"{TASKS[task]}\n"
         "print(next(line for line in open('/proc/self/status') if line.startswith('VmHWM')).split()[1])\n"
     )
-    start = time.perf_counter()
+    start, before = time.perf_counter(), os.times()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    seconds = time.perf_counter() - start
+    wall, after = time.perf_counter() - start, os.times()
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
     if done.returncode:
         raise SystemExit(f"{task} on {path.name} failed:\n{done.stderr[-2000:]}")
-    return {"seconds": seconds, "mib": int(done.stdout.split()[-1]) / 1024}
+    return {"wall": wall, "cpu": cpu, "mib": int(done.stdout.split()[-1]) / 1024}
 
 
 def slope(times: dict[int, float], startup: float) -> float:
@@ -93,31 +96,34 @@ def main() -> None:
         return
     sizes = [int(text) for text in options.nodes.split(",")]
 
-    seconds: dict[str, dict[int, float]] = {task: {} for task in TASKS}
+    wall: dict[str, dict[int, float]] = {task: {} for task in TASKS}
+    cpu: dict[str, dict[int, float]] = {task: {} for task in TASKS}
     memory: dict[str, dict[int, float]] = {task: {} for task in TASKS}
     with tempfile.TemporaryDirectory() as folder:
         for nodes in sizes:
             path = Path(folder) / f"thin{nodes}.onnx"
             subprocess.run([sys.executable, __file__, "--write", str(path), str(nodes)], check=True)
-            runs = {task: [measure(task, path) for _ in range(options.repeats)] for task in TASKS}
-            for task, measured in runs.items():
-                seconds[task][nodes] = statistics.median(run["seconds"] for run in measured)
-                memory[task][nodes] = max(run["mib"] for run in measured)
+            rounds = [{task: measure(task, path) for task in TASKS} for _ in range(options.repeats)]
+            for task in TASKS:
+                wall[task][nodes] = statistics.median(run[task]["wall"] for run in rounds)
+                cpu[task][nodes] = statistics.median(run[task]["cpu"] for run in rounds)
+                memory[task][nodes] = max(run[task]["mib"] for run in rounds)
 
-    print(f"Median of {options.repeats} processes, seconds and peak MiB, imports included\n")
-    print(f"{'':22}" + "".join(f"{nodes:>20,}" for nodes in sizes))
+    print(f"Median of {options.repeats} processes: wall s, processor s, peak MiB; imports included")
+    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors\n")
+    print(f"{'':22}" + "".join(f"{nodes:>26,}" for nodes in sizes))
     for task in TASKS:
-        cells = "".join(f"{seconds[task][n]:>11.2f} s {memory[task][n]:>5.0f} M" for n in sizes)
+        cells = "".join(f"{wall[task][n]:>10.2f} {cpu[task][n]:>8.2f} {memory[task][n]:>6.0f}" for n in sizes)
         print(f"{task:22}{cells}")
-    startup = statistics.median(seconds["nothing"].values())
+    startup = min(cpu["nothing"].values())
     print()
     for task in TASKS:
         if task != "nothing" and len(sizes) > 1:
-            power = slope(seconds[task], startup)
+            power = slope(cpu[task], startup)
             print(f"{task:22} grows as nodes ^ {power:.2f}, start-up ({startup:.2f} s) taken off")
     if 20_000 in sizes:
         ratio = memory["check"][20_000] / memory["onnx_ir load"][20_000]
-        took = seconds["check"][20_000]
+        took = wall["check"][20_000]
         print(f"\n20,000 nodes: check takes {took:.2f} s (bar: 2), {ratio:.2f} times onnx_ir's memory (bar: 2)")
 
 

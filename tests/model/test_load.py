@@ -157,6 +157,13 @@ def test_garbage_collection_is_left_as_it_was() -> None:
         gc.enable()
     refusal(b"x")
     assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+    gc.freeze()
+    try:
+        load(small_cnn())
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
 
 
 # --- operator sets ------------------------------------------------------------------------------------------------

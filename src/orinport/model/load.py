@@ -214,4 +214,12 @@ def _no_garbage_collection() -> Iterator[None]:
         yield
     finally:
         if enabled:
+            _make_old()
             gc.enable()
+
+
+def _make_old() -> None:
+    """Move all objects to the oldest generation, as if they had survived the collections that they were spared."""
+    if not gc.get_freeze_count():
+        gc.freeze()
+        gc.unfreeze()
