@@ -69,15 +69,18 @@ def prepare(
     keep_io: bool = False,
     dla_core: int = 0,
     consent: Collection[Safety] | None = None,
+    optimize: bool = False,
+    keep: Mapping[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> PrepareReport:
     """Rewrite a network until the DLA takes it, prove that it still computes the same, and write the bundle.
 
     `output` is the folder to write; by default the model's path with `.orin` in place of `.onnx`. An
     existing bundle is replaced only with `force`. `keep_io` leaves the network's inputs and outputs alone.
-    `consent` says which safety classes of rewrites may be applied, by default only exact ones. The input is
-    never touched. Raises OrinportError if the model cannot be read, the target does not exist, or the folder
-    cannot be written.
+    `consent` says which safety classes of rewrites may be applied, by default only exact ones. `optimize` leaves
+    layers that the DLA takes to the GPU where that is predicted to be faster; `keep` maps names of layers or nodes to
+    `dla` or `gpu`. The input is never touched. Raises OrinportError if the model cannot be read, the target does not
+    exist, or the folder cannot be written.
     """
     from orinport.model.load import load
     from orinport.pipeline import prepare_model
@@ -92,6 +95,8 @@ def prepare(
         keep_io=keep_io,
         dla_core=dla_core,
         consent=consent,
+        optimize=optimize,
+        keep=keep,
         progress=progress,
     )
 
@@ -138,6 +143,8 @@ def predict(
     linear_io: bool = False,
     rewrite: bool = True,
     compare_gpu: bool = False,
+    optimize: bool = False,
+    keep: Mapping[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Prediction:
     """Predict time, bound, MAC utilisation and bytes of every layer, without a board.
@@ -145,8 +152,8 @@ def predict(
     By default the network is rewritten first, as `prepare` would, and what `prepare` would write is
     predicted; `rewrite=False` predicts the network as it is. `batch` is the number of images of one inference.
     `sparse`: weights have the 2:4 pattern. `linear_io`: FP32 linear inputs and outputs instead of the formats
-    that the bundle asks for. `compare_gpu` predicts the whole network on the GPU beside it. Raises
-    OrinportError for boards that no public measurement covers.
+    that the bundle asks for. `optimize` and `keep` place the layers as in `prepare`. `compare_gpu` predicts the
+    whole network on the GPU beside it. Raises OrinportError for boards that no public measurement covers.
     """
     from orinport.model.load import load
     from orinport.placement.place import all_on_gpu
@@ -160,7 +167,12 @@ def predict(
         from orinport.pipeline import rewrite_for
 
         network, _, _ = rewrite_for(network, aim, chosen, progress=progress)
-    placement = check_model(network, aim, chosen).placement
+    report = check_model(network, aim, chosen)
+    if optimize or keep:
+        from orinport.placing import placed_anew
+
+        report, _ = placed_anew(report, network, optimize=optimize, wishes=keep or {})
+    placement = report.placement
     if batch is not None:
         placement = with_batch(placement, batch)
     gpu_us = None

@@ -9,6 +9,7 @@ from orinport.device.bundle import Workspace, build_script, require_free, write_
 from orinport.device.trtexec import BuildOptions
 from orinport.errors import OrinportError
 from orinport.model.save import save
+from orinport.placing import placed_anew
 from orinport.precision.half import to_half
 from orinport.predict.network import predict_network
 from orinport.results import PrepareReport
@@ -17,9 +18,10 @@ from orinport.rewrites.edges import move_edges
 from orinport.rewrites.proof import compare_models
 from orinport.rewrites.rewrite import Safety
 from orinport.targets.target import Precision
+from orinport.words import count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     from orinport.model.model import Model
@@ -45,6 +47,8 @@ def prepare_model(
     keep_io: bool = False,
     dla_core: int = 0,
     consent: Collection[Safety] | None = None,
+    optimize: bool = False,
+    keep: Mapping[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> PrepareReport:
     """Rewrite, prove, place and write; see `orinport.prepare`."""
@@ -66,9 +70,21 @@ def prepare_model(
         notes = (*notes, *lost, "the tensors are FP16 now; the comparison above was made before that rounding")
     after = check_model(written, target, precision, standalone=standalone)
     after = _unproved(after, proof)
+    moved: tuple[str, ...] = ()
+    if optimize or keep:
+        after, moved = placed_anew(after, written, optimize=optimize, wishes=keep or {}, standalone=standalone)
+        notes = (*notes, *_moved_note(moved))
     prediction, unpredicted = _predict(after)
     report = PrepareReport(before, after, log, edges, proof, (*notes, *unpredicted), folder, FILES, prediction)
-    return _write(report, written, BuildOptions(standalone=standalone, dla_core=dla_core), force=force)
+    options = BuildOptions(standalone=standalone, dla_core=dla_core, gpu_layers=moved)
+    return _write(report, written, options, force=force)
+
+
+def _moved_note(moved: tuple[str, ...]) -> tuple[str, ...]:
+    if not moved:
+        return ()
+    shown = ", ".join(moved[:5]) + (f" and {len(moved) - 5} more" if len(moved) > 5 else "")
+    return (f"{count(len(moved), 'layer')} that the DLA takes will run on the GPU: {shown}",)
 
 
 def rewrite_for(

@@ -12,7 +12,16 @@ from cyclopts import Parameter
 from orinport.errors import OrinportError
 from orinport.report.style import COLOUR, PLAIN, Style
 
-__all__ = ["ModelOptions", "ModelPath", "SelectOptions", "TargetOptions", "emit", "progress", "style"]
+__all__ = [
+    "ModelOptions",
+    "ModelPath",
+    "PlacementOptions",
+    "SelectOptions",
+    "TargetOptions",
+    "emit",
+    "progress",
+    "style",
+]
 
 ModelPath = Annotated[Path, Parameter(help="ONNX file.")]
 
@@ -65,6 +74,29 @@ class SelectOptions:
     ignore: Annotated[
         tuple[str, ...],
         Parameter(name="--ignore", consume_multiple=False, help="Do not show codes with this prefix."),
+    ] = field(default=())
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class PlacementOptions:
+    """Where layers run that the DLA takes."""
+
+    optimize: Annotated[
+        bool,
+        Parameter(
+            name="--optimize",
+            negative="",
+            help="Leave layers to the GPU where that is predicted to be faster, launches and transfers counted.",
+        ),
+    ] = False
+    keep: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--keep",
+            consume_multiple=False,
+            help="NAME=gpu or NAME=dla keeps a layer or the layers of a node there; may be given several times.",
+        ),
     ] = field(default=())
 
 

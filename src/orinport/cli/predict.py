@@ -7,11 +7,12 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from orinport.cli.options import ModelOptions, ModelPath, emit, progress, style
+from orinport.cli.options import ModelOptions, ModelPath, PlacementOptions, emit, progress, style
 
 __all__ = ["predict"]
 
 _DEFAULT_MODEL = ModelOptions()
+_DEFAULT_PLACEMENT = PlacementOptions()
 
 
 def predict(
@@ -27,6 +28,7 @@ def predict(
     ] = "int8",
     power_mode: Annotated[str | None, Parameter(help="Power mode of the board, e.g. MAXN, 50W, 30W, 15W.")] = None,
     model_options: ModelOptions = _DEFAULT_MODEL,
+    placement: PlacementOptions = _DEFAULT_PLACEMENT,
     batch: Annotated[int | None, Parameter(help="Images of one inference.")] = None,
     sparse: Annotated[bool, Parameter(negative="", help="Weights have the 2:4 pattern.")] = False,
     linear_io: Annotated[
@@ -48,6 +50,7 @@ def predict(
     0, or 2 if the model or the options are unusable.
     """
     import orinport
+    from orinport.placing import parse_wishes
     from orinport.report.json import dumps
     from orinport.report.predict import compare_text, predict_csv, predict_document, predict_text
 
@@ -62,6 +65,8 @@ def predict(
         linear_io=linear_io,
         rewrite=rewrite,
         compare_gpu=compare == "gpu",
+        optimize=placement.optimize,
+        keep=parse_wishes(placement.keep),
         progress=progress,
     )
     progress("")

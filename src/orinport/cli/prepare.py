@@ -7,12 +7,13 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from orinport.cli.options import ModelOptions, ModelPath, TargetOptions, progress, style
+from orinport.cli.options import ModelOptions, ModelPath, PlacementOptions, TargetOptions, progress, style
 
 __all__ = ["prepare"]
 
 _DEFAULT_TARGET = TargetOptions()
 _DEFAULT_MODEL = ModelOptions()
+_DEFAULT_PLACEMENT = PlacementOptions()
 
 
 def prepare(
@@ -21,6 +22,7 @@ def prepare(
     *,
     target: TargetOptions = _DEFAULT_TARGET,
     model_options: ModelOptions = _DEFAULT_MODEL,
+    placement: PlacementOptions = _DEFAULT_PLACEMENT,
     output: Annotated[
         Path | None,
         Parameter(name=["--output", "-o"], help="The folder to write; by default the model's name + .orin."),
@@ -40,6 +42,7 @@ def prepare(
     import sys
 
     import orinport
+    from orinport.placing import parse_wishes
     from orinport.report.text import prepare_text
 
     report = orinport.prepare(
@@ -52,6 +55,8 @@ def prepare(
         force=force,
         keep_io=keep_io,
         dla_core=dla_core,
+        optimize=placement.optimize,
+        keep=parse_wishes(placement.keep),
         progress=progress,
     )
     progress("")

@@ -8,6 +8,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
 
+from orinport.errors import OrinportError
 from orinport.targets.toml import read_toml
 from orinport.targets.version import Version
 
@@ -26,6 +27,8 @@ class BuildOptions:
     dla_core: int = 0
     sram_mib: float | None = None
     """DLA managed SRAM per loadable in MiB; None leaves TensorRT's default."""
+    gpu_layers: tuple[str, ...] = ()
+    """Layers that the DLA takes and that are to run on the GPU all the same."""
 
 
 @cache
@@ -72,10 +75,22 @@ def build_arguments(
         arguments.append("--allowGPUFallback")
     if placement.all_dla and has_option("adjustForDLA", version):
         arguments.append("--adjustForDLA")
+    if options.gpu_layers:
+        arguments.append(f"--layerDeviceTypes={_devices(options.gpu_layers, version)}")
     if options.sram_mib is not None:
         arguments.append(f"--memPoolSize=dlaSRAM:{options.sram_mib:g}")
     arguments.append("--skipInference" if has_option("skipInference", version) else "--buildOnly")
     return arguments
+
+
+def _devices(names: tuple[str, ...], version: Version) -> str:
+    """Layers for the GPU in trtexec's spelling. Raises OrinportError where trtexec cannot be told."""
+    if not has_option("layerDeviceTypes", version):
+        raise OrinportError(f"trtexec of TensorRT {version} cannot move single layers.", "It can from 8.6 on.")
+    for name in names:
+        if "," in name or ":" in name:
+            raise OrinportError(f"trtexec cannot be told to move the layer {name!r}: its name holds , or :.")
+    return ",".join(f"{name}:GPU" for name in names)
 
 
 def _io_formats(version: Version, placement: Placement) -> list[str]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GpuClocks", "GpuTime", "gpu_time"]
 
-_FREE = frozenset({LayerKind.SHUFFLE, LayerKind.IDENTITY, LayerKind.SQUEEZE, LayerKind.UNSQUEEZE})
+_VIEWS = frozenset({LayerKind.SHUFFLE, LayerKind.IDENTITY, LayerKind.SQUEEZE, LayerKind.UNSQUEEZE})
 _OPAQUE = frozenset(
     {LayerKind.PLUGIN, LayerKind.UNSUPPORTED, LayerKind.TRIP_LIMIT, LayerKind.RECURRENCE, LayerKind.NMS}
 )
@@ -68,9 +68,9 @@ def gpu_time(operation: Operation, constants: Constants, clocks: GpuClocks, prec
     peak = clocks.sms * clocks.mac_per_cycle_per_sm * clocks.gpu_mhz
     compute = macs / (constants["compute_efficiency"] * peak)
     memory = moved.moved / (constants["memory_efficiency"] * clocks.dram_gbps * 1e3)
-    launch = 0.0 if operation.leader.kind in _FREE else constants["launch_us"]
-    if operation.leader.kind in _FREE:
-        memory = 0.0
+    launch = constants["launch_us"]
+    if _is_view(operation.leader):
+        launch = memory = 0.0
     us = launch + max(compute, memory)
     factor = constants["band_factor"]
     if operation.leader.kind in _OPAQUE:
@@ -85,3 +85,10 @@ def _weights(layer: Layer) -> int:
     """Build-time constants that the layer reads: its own weights, and constant operands."""
     own = int(layer.attributes.get("weight_values") or 0)
     return own + sum(prod(tensor.shape or (0,)) for tensor in layer.inputs if tensor.constant)
+
+
+def _is_view(layer: Layer) -> bool:
+    """A reshape in linear memory moves nothing; a transpose does."""
+    if layer.kind not in _VIEWS:
+        return False
+    return not any(layer.attributes.get(key) for key in ("first_transpose", "second_transpose"))
