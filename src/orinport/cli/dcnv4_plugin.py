@@ -41,6 +41,9 @@ def plugin_build(
     kernels: Annotated[
         bool, Parameter(name="--kernels", negative="--no-kernels", help="Compile the CUDA kernels (needs nvcc).")
     ] = True,
+    strict: Annotated[
+        bool, Parameter(name="--strict", negative="", help="Treat the compilers' warnings as errors.")
+    ] = False,
     jobs: Annotated[int, Parameter(name=["--jobs", "-j"], help="Compilers at once.")] = 2,
     dry_run: Annotated[
         bool, Parameter(name="--dry-run", negative="", help="Print the commands instead of running them.")
@@ -51,7 +54,7 @@ def plugin_build(
 
     from orinport.dcnv4.plugin_build import PluginBuild, build_plugin, shell_script
 
-    plan = PluginBuild(_root(trt_root), output, arch, toolchain, kernels, jobs=jobs)
+    plan = PluginBuild(_root(trt_root), output, arch, toolchain, kernels, strict=strict, jobs=jobs)
     sys.stdout.write(shell_script(plan) if dry_run else f"{build_plugin(plan)}\n")
     return 0
 

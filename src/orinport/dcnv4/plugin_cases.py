@@ -6,7 +6,10 @@ described in plugin/harness/cases.h.
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -78,8 +81,12 @@ def write_cases(folder: Path, *, full: bool = False, seed: int = 1) -> int:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lines = [_write_dcn(folder, case, seed) for case in _dcn_cases(full)]
-        lines += [_write_attention(folder, case, seed) for case in _attention_cases()]
+        if full:  # most of the time goes into a few large ones
+            with ProcessPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
+                lines = list(pool.map(partial(_write_dcn, folder, seed), _dcn_cases(full)))
+        else:
+            lines = [_write_dcn(folder, seed, case) for case in _dcn_cases(full)]
+        lines += [_write_attention(folder, seed, case) for case in _attention_cases()]
         (folder / "cases.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     except OSError as error:
         raise OrinportError(f"{str(folder)!r} cannot be written: {error.strerror}.") from error
@@ -194,7 +201,7 @@ def _attention_cases() -> list[_Attention]:
     ]
 
 
-def _write_dcn(folder: Path, case: _Dcn, seed: int) -> str:
+def _write_dcn(folder: Path, seed: int, case: _Dcn) -> str:
     geometry, random = case.geometry, _random(case.name, seed)
     rows, columns = geometry.output_size(*case.size)
     width = offset_mask_width(geometry.group, geometry.taps) + case.extra
@@ -229,7 +236,7 @@ def _coordinates(case: _Dcn) -> float:
     return max(1.0, max(case.size) / 56)
 
 
-def _write_attention(folder: Path, case: _Attention, seed: int) -> str:
+def _write_attention(folder: Path, seed: int, case: _Attention) -> str:
     arguments, random = case.arguments, _random(case.name, seed)
     samples = len(arguments.levels) * arguments.points
     value = _draw(random, case.type, (case.batch, arguments.rows, case.group, case.channels))

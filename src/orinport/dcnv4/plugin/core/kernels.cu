@@ -1,8 +1,7 @@
 // The plugins' launches. The kernels themselves are those of PyTorch, in ../kernels.
 #include <cuda_runtime_api.h>
 
-#include <cstring>
-
+#include "core/bench.h"
 #include "core/kernels.h"
 #include "core/params.h"
 #include "dcnv4.cuh"
@@ -11,6 +10,9 @@ namespace orinport::plugin {
 namespace {
 
 constexpr dcnv4::Limits kORIN{166912, 16};  // where no device is at hand: sm_87, 16 multiprocessors
+// A single launch beyond so many times the best, and its own latency in microseconds, rules a tactic out.
+constexpr float kHOPELESS = 4.0F;
+constexpr float kLATENCY = 30.0F;
 
 struct Device {
     int number{-1};
@@ -37,91 +39,6 @@ Status cudaStatus(Kind kind, cudaError_t error) noexcept {
     static_cast<void>(cudaGetLastError());
     return failure(Code::Cuda, "%s: the launch failed: %s.", pluginName(kind), cudaGetErrorString(error));
 }
-
-/// Device memory, a stream and events, freed when it goes.
-class Bench {
-public:
-    Bench() noexcept {
-        keep(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-        keep(cudaEventCreate(&begin_));
-        keep(cudaEventCreate(&end_));
-    }
-    Bench(Bench const&) = delete;
-    Bench& operator=(Bench const&) = delete;
-    ~Bench() noexcept {
-        for (void* memory : memory_) cudaFree(memory);
-        if (end_ != nullptr) cudaEventDestroy(end_);
-        if (begin_ != nullptr) cudaEventDestroy(begin_);
-        if (stream_ != nullptr) cudaStreamDestroy(stream_);
-        static_cast<void>(cudaGetLastError());
-    }
-
-    bool ok() const noexcept { return error_ == cudaSuccess; }
-    cudaStream_t stream() const noexcept { return stream_; }
-
-    /// Memory of `elements` numbers, spread over (-2, 2) like offsets and values are.
-    void* numbers(ElementType type, std::int64_t elements) noexcept {
-        constexpr std::size_t kBLOCK = 1 << 16;
-        static thread_local std::uint8_t block[kBLOCK];
-        fill(type, block, kBLOCK);
-        auto const size = static_cast<std::size_t>(elements) * static_cast<std::size_t>(elementBytes(type));
-        void* memory = nullptr;
-        keep(cudaMalloc(&memory, size));
-        if (!ok()) return nullptr;
-        memory_[used_++] = memory;
-        for (std::size_t at = 0; at < size && ok(); at += kBLOCK) {
-            std::size_t const part = size - at < kBLOCK ? size - at : kBLOCK;
-            keep(cudaMemcpyAsync(static_cast<char*>(memory) + at, block, part, cudaMemcpyHostToDevice, stream_));
-        }
-        keep(cudaStreamSynchronize(stream_));
-        return memory;
-    }
-
-    /// Microseconds of one call of `work`, over `calls` of them; negative if it fails.
-    template <typename Work>
-    float time(int calls, Work const& work) noexcept {
-        keep(cudaEventRecord(begin_, stream_));
-        for (int i = 0; i < calls && ok(); ++i) keep(work());
-        keep(cudaEventRecord(end_, stream_));
-        keep(cudaEventSynchronize(end_));
-        float milliseconds = -1.0F;
-        if (ok()) keep(cudaEventElapsedTime(&milliseconds, begin_, end_));
-        return ok() ? 1000.0F * milliseconds / static_cast<float>(calls) : -1.0F;
-    }
-
-private:
-    void keep(cudaError_t error) noexcept {
-        if (error_ == cudaSuccess) error_ = error;
-    }
-
-    static void fill(ElementType type, std::uint8_t* block, std::size_t size) noexcept {
-        std::uint32_t state = 1;
-        int const bytes = elementBytes(type);
-        for (std::size_t at = 0; at < size; at += static_cast<std::size_t>(bytes)) {
-            state = state * 1664525U + 1013904223U;
-            float const number = static_cast<float>(static_cast<std::int32_t>(state)) * 0x1p-30F;
-            std::uint32_t bits = 0;
-            std::memcpy(&bits, &number, sizeof bits);
-            if (type == ElementType::BFloat16) bits >>= 16U;
-            if (type == ElementType::Float16) bits = halfBits(bits);
-            if (type == ElementType::Int8) bits = state >> 24U;
-            std::memcpy(block + at, &bits, static_cast<std::size_t>(bytes));
-        }
-    }
-
-    /// A float32 of magnitude in [2^-14, 2^15] as float16, cut; smaller ones as zero.
-    static std::uint32_t halfBits(std::uint32_t bits) noexcept {
-        std::uint32_t const exponent = bits >> 23U & 0xFFU;
-        if (exponent < 113U) return 0;
-        return (bits >> 16U & 0x8000U) | ((exponent - 112U) << 10U) | (bits >> 13U & 0x3FFU);
-    }
-
-    cudaError_t error_{cudaSuccess};
-    cudaStream_t stream_{nullptr};
-    cudaEvent_t begin_{nullptr}, end_{nullptr};
-    void* memory_[3]{};
-    int used_{0};
-};
 
 std::int64_t numberOf(TensorInfo const& tensor) noexcept {
     std::int64_t count = 1;
@@ -152,6 +69,7 @@ std::int32_t dcnFastest(DcnProblem const& problem) noexcept {
     std::int32_t const count = dcnTactics(problem, tactics, dcnv4::kConfigurationCount);
     Bench bench;
     DcnProblem own = problem;
+    own.value.scale = own.output.scale = 1.0F;
     std::int64_t const rows = numberOf(problem.value) / problem.value.extents[3];
     std::int64_t const shared = problem.fused ? rows * problem.offsetMask.extents[3] : 0;
     own.valueData = bench.numbers(problem.value.type, numberOf(problem.value) + shared);
@@ -163,13 +81,9 @@ std::int32_t dcnFastest(DcnProblem const& problem) noexcept {
         auto const work = [&] {
             return dcnLaunch(own, tactics[i], bench.stream()).ok() ? cudaSuccess : cudaErrorLaunchFailure;
         };
-        bench.time(1, work);  // loads the kernel
-        float time = bench.time(1, work);
-        if (fastest != 0 && time > 3.0F * best) continue;
-        for (int sample = 0; sample < 3; ++sample) {
-            float const again = bench.time(10, work);
-            if (sample == 0 || again < time) time = again;
-        }
+        bench.once(work);  // loads the kernel
+        if (fastest != 0 && bench.once(work) > kHOPELESS * best + kLATENCY) continue;
+        float const time = bench.replayed(work);
         if (bench.ok() && (fastest == 0 || time < best)) {
             fastest = tactics[i];
             best = time;
