@@ -227,6 +227,11 @@ ATTRIBUTES: Mapping[LayerKind, Mapping[str, str]] = {
         "align_corners": "bool",
     },
     LayerKind.ONE_HOT: {"axis": "int"},
+    LayerKind.TRIP_LIMIT: {"limit": "COUNT | WHILE"},
+    LayerKind.ITERATOR: {"axis": "int", "reverse": "bool"},
+    LayerKind.LOOP_OUTPUT: {"output": "LAST_VALUE | CONCATENATE | REVERSE", "axis": "int"},
+    LayerKind.ATTENTION_INPUT: {"causal": "bool"},
+    LayerKind.REVERSE_SEQUENCE: {"batch_axis": "int", "sequence_axis": "int"},
     LayerKind.PLUGIN: {"op_type": "str", "domain": "str"},
     LayerKind.UNSUPPORTED: {
         "op_type": "str",

@@ -28,13 +28,13 @@ __all__ = [
 
 
 def _value(node: ir.Node, name: str) -> Any:
-    attribute = node.attributes.get(name)
+    attribute = node.attributes.data.get(name)  # the dict inside: this is asked for very often
     return None if attribute is None else attribute.value
 
 
 def has(node: ir.Node, name: str) -> bool:
     """Whether the node carries the attribute."""
-    return name in node.attributes
+    return name in node.attributes.data
 
 
 def integer(node: ir.Node, name: str, default: int) -> int:
@@ -60,7 +60,7 @@ def text(node: ir.Node, name: str, default: str) -> str:
 def integers(node: ir.Node, name: str) -> tuple[int, ...] | None:
     """An INTS attribute, or None."""
     value = _value(node, name)
-    return None if value is None else tuple(int(v) for v in value)
+    return None if value is None else tuple(value)
 
 
 def reals(node: ir.Node, name: str) -> tuple[float, ...] | None:

@@ -34,6 +34,7 @@ class Lowerer:
         self.named: dict[str, Ref] = {}
         """Tensors that carry the name of an ONNX value."""
         self._values: dict[ir.Value, Ref | Weights] = {}
+        self._types: dict[ir.DataType, bool] = {}
         net.scope = self
 
     def run(self, graph: ir.Graph) -> None:
@@ -47,6 +48,12 @@ class Lowerer:
             self._lower(node)
         for value in graph.outputs:
             self._output(value)
+
+    def _known_type(self, dtype: ir.DataType) -> bool:
+        known = self._types.get(dtype)
+        if known is None:
+            known = self._types[dtype] = known_type(dtype, self.net.parser)
+        return known
 
     def _check_type(self, value: ir.Value, role: str) -> None:
         """A network input or output of a type that TensorRT lacks stops the whole import."""
@@ -112,7 +119,7 @@ class Lowerer:
         tensor = value.const_value
         if tensor is None:
             return self._name(value, Ref(value.name or "", None, DType.UNKNOWN))
-        if not known_type(tensor.dtype, self.net.parser):
+        if not self._known_type(tensor.dtype):
             raise Refused(f"TensorRT {self.net.parser.version} has no element type {tensor.dtype} for constants.")
         dims = tuple(int(d) for d in tensor.shape.numpy())
         return Weights(value.name or "", dims, trt_type(tensor.dtype, self.net.parser), self._reader(value))
@@ -197,7 +204,7 @@ class Lowerer:
                 raise Refused("UINT8 is a type for inputs and outputs of the network, not in between.")
 
     def _made(self, node: ir.Node, inputs: Inputs) -> Outputs:
-        defect = self.model.defect(node)
+        defect = self.model.defect(node) if node.meta.data else None
         # The parser knows nothing of deprecation: it takes GroupNormalization of opset 18, for one.
         if defect is not None and "deprecated" not in defect:
             raise Refused(f"The node is not valid: {defect}.")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from orinport.model.lower.network import Inputs, Outputs
 
-__all__ = ["global_lp_pool", "global_pool", "lp_pool", "lrn", "pool"]
+__all__ = ["global_lp_pool", "global_pool", "lp_pool", "lrn", "pool", "roi_align"]
 
 
 def _add_pool(net: Network, ref: Ref, kind: str, window: Window) -> Ref:
@@ -114,6 +114,23 @@ def lp_pool(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     base = net.unary(ref, "ABS") if p == 1 else net.elementwise(ref, ref, "PROD")
     out = net.elementwise(_add_pool(net, base, "AVERAGE", window), size, "PROD")
     return [out if p == 1 else net.unary(out, "SQRT")]
+
+
+def roi_align(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
+    """RoiAlign to the plugin ROIAlign_TRT."""
+    refs = [net.tensor(need(inputs, i)) for i in range(3)]
+    if net.parser.has("int64"):
+        refs[2] = net.cast(refs[2], DType.INT32)
+    data, regions = refs[0].shape, refs[1].shape
+    if regions is not None and (len(regions) != 2 or regions[1] != 4):
+        raise Refused("Regions that are not of shape (n, 4).")
+    shape = None
+    if data is not None and len(data) != 4:
+        raise Refused(f"RoiAlign of an input of rank {len(data)}.")
+    if data is not None and regions is not None:
+        shape = (regions[0], data[1], integer(node, "output_height", 1), integer(node, "output_width", 1))
+    attributes = {"op_type": "ROIAlign_TRT", "domain": ""}
+    return [net.add(LayerKind.PLUGIN, refs, shape, refs[0].dtype, attributes)]
 
 
 def lrn(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:

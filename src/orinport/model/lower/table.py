@@ -166,6 +166,7 @@ TABLE: Mapping[str, Lowering] = {
     "Reshape": reshape.reshape,
     "Resize": resize.resize,
     "ReverseSequence": generate.reverse_sequence,
+    "RoiAlign": pooling.roi_align,
     "RotaryEmbedding": attention.rotary_embedding,
     "STFT": signal.stft,
     "ScaledTanh": elementwise.activation("SCALED_TANH", ("alpha", 1.0), ("beta", 1.0)),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orinport.model.layer import LayerKind
-from orinport.model.lower.network import Network, Ref, Refused, Weights, pick, pick_range, slice_attributes
+from orinport.model.lower.network import Network, Ref, Refused, Unclear, Weights, pick, pick_range, slice_attributes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -299,7 +299,8 @@ def add_slice(
 
 def constant_of_shape(net: Network, value: Ref, shape: Vector) -> Ref:
     """`value` (one element), repeated to `shape` by a SLICE of stride 0."""
-    assert shape.size is not None
+    if shape.size is None:
+        raise Unclear("The rank of the result is unknown.")
     ones = (1,) * shape.size
     spread = value if value.shape == ones else net.shuffle(value, ones, base=net.helper("ShapeShuffle"))
     zeros = known(*([0] * shape.size))

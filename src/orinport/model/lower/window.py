@@ -78,8 +78,9 @@ class Window:
 
 
 def _padded(values: tuple[int, ...] | None, count: int, default: int) -> tuple[int, ...]:
-    values = values or ()
-    return (values + (default,) * count)[:count]
+    if values is None:
+        return (default,) * count
+    return values if len(values) == count else (values + (default,) * count)[:count]
 
 
 def window_of(node: ir.Node, kernel: tuple[int, ...], *, ceil: bool = False, exclusive: bool = True) -> Window:
@@ -89,9 +90,10 @@ def window_of(node: ir.Node, kernel: tuple[int, ...], *, ceil: bool = False, exc
     Source: getKernelParams, onnx-tensorrt 8.5 to 10.10.
     """
     count = len(kernel)
-    if has(node, "kernel_shape"):
-        kernel = _padded(integers(node, "kernel_shape"), count, 1)
-    if has(node, "count_include_pad"):
+    given = integers(node, "kernel_shape")
+    if given is not None:
+        kernel = _padded(given, count, 1)
+    if exclusive and has(node, "count_include_pad"):
         exclusive = integer(node, "count_include_pad", 0) != 1
     mode = "EXPLICIT_ROUND_UP" if ceil else "EXPLICIT_ROUND_DOWN"
     auto = text(node, "auto_pad", "NOTSET")
@@ -106,7 +108,7 @@ def window_of(node: ir.Node, kernel: tuple[int, ...], *, ceil: bool = False, exc
         pre = _padded(pads[:half], count, 0)
         post = _padded(pads[half:], count, 0)
     stride, dilation = (_padded(integers(node, name), count, 1) for name in ("strides", "dilations"))
-    if min((*kernel, *stride, *dilation), default=1) < 1:
+    if count and min(kernel + stride + dilation) < 1:
         raise Refused("A kernel, stride or dilation of less than 1.")
     return Window(
         kernel=kernel,
