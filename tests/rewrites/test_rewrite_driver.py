@@ -284,3 +284,33 @@ def test_a_broken_rewrite_is_rolled_back(broken: Rewrite, words: str) -> None:
     assert ops(model) == ["Neg", "Relu", "Abs"]
     (entry,) = log.rolled_back
     assert words in str(entry)
+
+
+class Pair(Rewrite):
+    """Two Relu become one over their concatenation, wherever they are: wrong if one depends on the other."""
+
+    name = "pair"
+    safety: ClassVar[Safety] = Safety.EXACT
+    op_types = ("Relu",)
+
+    def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
+        others = [each for each in context.graph if each.op_type == "Relu" and each is not node]
+        if not others:
+            return None
+        return Match((node, others[0]), (node.outputs[0], others[0].outputs[0]))
+
+    def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
+        values = [each.inputs[0] for each in match.nodes]
+        both = builder.op("Max", builder.op("Concat", *values, axis=0), builder.like(values[0], 0.0))
+        return [builder.slice(both, 0, index, index + 1) for index in range(2)]
+
+
+def test_a_pair_that_would_close_a_circle_is_refused() -> None:
+    ends = [node("Relu", ["n"], "b"), node("Add", ["a", "b"], "y")]
+    side_by_side = [node("Relu", ["x"], "a"), node("Neg", ["x"], "n"), *ends]
+    _, log = apply_to(network(side_by_side, {"x": (1, 3)}, ["y"]), Pair())
+    assert log.counts() == {"pair": 1}
+    chained = [node("Relu", ["x"], "a"), node("Neg", ["a"], "n"), *ends]
+    _, log = apply_to(network(chained, {"x": (1, 3)}, ["y"]), Pair())
+    assert not log.applied
+    assert "depends on what it replaces" in log.refused[0].reason

@@ -283,12 +283,11 @@ class _Driver:
     ) -> bool:
         old_nodes = in_order(match.nodes)
         self._require_fit(rewrite, match, results, builder)
-        removed = self._removed(old_nodes, match.outputs)
         new_nodes = _needed(builder.nodes, results)
+        removed = self._removed(old_nodes, match.outputs)
         self._require_affordable(old_nodes, new_nodes)
-        inputs = list(
-            dict.fromkeys([*run_time_inputs(old_nodes, self.context), *run_time_inputs(new_nodes, self.context)])
-        )
+        entering = [run_time_inputs(nodes, self.context) for nodes in (old_nodes, new_nodes)]
+        inputs = list(dict.fromkeys([*entering[0], *entering[1], *self._passed_on(results, new_nodes)]))
         before = cut(old_nodes, match.outputs, inputs, self.context, self._digests)
         after = cut(new_nodes, results, inputs, self.context, self._digests)
         if not self._better(rewrite, old_nodes, removed, before, new_nodes, after):
@@ -334,7 +333,6 @@ class _Driver:
 
     def _reaches(self, match: Match, builder: Builder) -> bool:
         """Whether an input of the replacement is computed from an output that is replaced."""
-        members = set(match.nodes)
         outputs = set(match.outputs)
         stack = run_time_inputs(builder.nodes, self.context)
         seen: set[ir.Value] = set()
@@ -343,7 +341,7 @@ class _Driver:
             if value in outputs:
                 return True
             producer = value.producer()
-            if value in seen or producer is None or (producer in members and not outputs & set(producer.inputs)):
+            if value in seen or producer is None:
                 continue
             seen.add(value)
             stack.extend(each for each in producer.inputs if each is not None)
