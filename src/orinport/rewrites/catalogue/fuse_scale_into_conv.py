@@ -26,13 +26,11 @@ acceptance catalogue.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orinport.rewrites.builder import RefusedError
+from orinport.rewrites.catalogue._affine import AFFINE, Affine, affine, as_type, chain_of
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 
 if TYPE_CHECKING:
@@ -44,16 +42,7 @@ if TYPE_CHECKING:
     from orinport.rewrites.builder import Builder
     from orinport.rewrites.context import RewriteContext
 
-__all__ = ["REWRITE", "FuseScaleIntoConv", "affine"]
-
-
-@dataclass(frozen=True, slots=True)
-class Affine:
-    """`factor * x + shift` for each channel of `value`; both have one value or one a channel, in FP64."""
-
-    value: ir.Value
-    factor: NDArray[np.float64]
-    shift: NDArray[np.float64]
+__all__ = ["REWRITE", "FuseScaleIntoConv"]
 
 
 class FuseScaleIntoConv(Rewrite):
@@ -61,24 +50,25 @@ class FuseScaleIntoConv(Rewrite):
 
     name = "fuse-scale-into-conv"
     safety = Safety.EXACT
-    op_types = ("Add", "BatchNormalization", "Div", "Mul", "Sub")
+    op_types = AFFINE
 
     def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
         conv = next((found for value in node.inputs if (found := _conv(value, context)) is not None), None)
         if conv is None:
             return None
-        change = affine(node, conv.outputs[0], context)
-        if change is None or isinstance(change, Refusal):
-            return change
+        first = affine(node, conv.outputs[0], context)
+        if first is None or isinstance(first, Refusal):
+            return first
         if context.only_consumer(conv.outputs[0]) is not node:
             return Refusal("something else reads the convolution's result too")
         bias = context.input(conv, 2)
         if not context.is_constant(conv.inputs[1]) or (bias is not None and not context.is_constant(bias)):
             return Refusal("the convolution's weights or bias are known at run time only")
-        return Match((conv, node), (node.outputs[0],), change)
+        nodes, change = chain_of(node, conv.outputs[0], context)
+        return Match((conv, *nodes), (nodes[-1].outputs[0],), change)
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
-        conv, _ = match.nodes
+        conv = match.nodes[0]
         context = builder.context
         change: Affine = match.data
         stored, added = context.constant(conv.inputs[1]), context.constant(context.input(conv, 2))
@@ -90,10 +80,10 @@ class FuseScaleIntoConv(Rewrite):
         shift = change.shift if added is None else change.shift + added.astype(np.float64) * factor
         dtype = builder.numpy_dtype(match.outputs[0])
         kernel = _scaled(stored, factor, group, transposed=transposed)
-        weights = conv.inputs[1] if kernel is stored else builder.constant(_cast(kernel, dtype), "weights")
+        weights = conv.inputs[1] if kernel is stored else builder.constant(as_type(kernel, dtype), "weights")
         inputs = [conv.inputs[0], weights]
         if added is not None or shift.any():
-            inputs.append(builder.constant(_cast(np.broadcast_to(shift, (channels,)), dtype), "bias"))
+            inputs.append(builder.constant(as_type(np.broadcast_to(shift, (channels,)), dtype), "bias"))
         return (builder.copy(conv, inputs, builder.shape(match.outputs[0])),)
 
 
@@ -102,63 +92,6 @@ def _conv(value: ir.Value | None, context: RewriteContext) -> ir.Node | None:
     if producer is None or producer.op_type not in ("Conv", "ConvTranspose") or producer.graph is not context.graph:
         return None
     return producer if context.standard(producer) and context.is_float(value) else None
-
-
-def affine(node: ir.Node, value: ir.Value, context: RewriteContext) -> Affine | Refusal | None:
-    """What `node` does to each channel of `value`; None if it computes with two run-time operands."""
-    shape = context.shape(value)
-    if shape is None or len(shape) < 3:
-        return None
-    if node.op_type == "BatchNormalization":
-        return _normalization(node, value, context)
-    other = node.inputs[1] if node.inputs[0] is value else node.inputs[0]
-    constant = context.constant(other)
-    if constant is None:
-        return None
-    values = _per_channel(constant, shape)
-    if values is None or context.shape(node.outputs[0]) != shape:
-        return Refusal(f"the constant of shape {list(constant.shape)} is not one value a channel")
-    one, zero = np.ones(1), np.zeros(1)
-    if node.op_type == "Mul":
-        return Affine(value, values, zero)
-    if node.op_type == "Add":
-        return Affine(value, one, values)
-    first = node.inputs[0] is value
-    if node.op_type == "Sub":
-        return Affine(value, one, -values) if first else Affine(value, -one, values)
-    if not first:
-        return Refusal("the convolution's result divides")
-    return Affine(value, 1.0 / values, zero) if values.all() else Refusal("it divides by 0")
-
-
-def _per_channel(constant: NDArray[Any], shape: tuple[int, ...]) -> NDArray[np.float64] | None:
-    """The constant as one value, or one for each channel; None if it is neither."""
-    if constant.ndim > len(shape):
-        return None
-    dims = (1,) * (len(shape) - constant.ndim) + constant.shape
-    if prod(dims) != dims[1] or dims[1] not in (1, shape[1]):
-        return None
-    return constant.reshape(-1).astype(np.float64)
-
-
-def _normalization(node: ir.Node, value: ir.Value, context: RewriteContext) -> Affine | Refusal | None:
-    if node.inputs[0] is not value:
-        return None
-    if context.attribute(node, "training_mode", 0) or any(
-        output.uses() or context.is_output(output) for output in node.outputs[1:]
-    ):
-        return Refusal("BatchNormalization is in training mode")
-    if not context.attribute(node, "spatial", 1):
-        return Refusal("BatchNormalization has statistics for each position")
-    parts = [context.constant(each) for each in node.inputs[1:5]]
-    if any(part is None for part in parts):
-        return Refusal("the statistics are known at run time only")
-    scale, bias, mean, variance = (np.asarray(part, np.float64) for part in parts)
-    root = np.sqrt(variance + float(context.attribute(node, "epsilon", 1e-5)))
-    if not root.all() or not np.isfinite(root).all():
-        return Refusal("the variance is 0 or no number")
-    factor = scale / root
-    return Affine(value, factor, bias - mean * factor)
 
 
 def _scaled(stored: NDArray[Any], factor: NDArray[np.float64], group: int, *, transposed: bool) -> NDArray[Any]:
@@ -170,14 +103,6 @@ def _scaled(stored: NDArray[Any], factor: NDArray[np.float64], group: int, *, tr
     channels, each, *kernel = stored.shape
     by_group = stored.reshape(group, channels // group, each, *kernel).astype(np.float64)
     return (by_group * factor.reshape(group, 1, each, *[1] * len(kernel))).reshape(stored.shape)
-
-
-def _cast(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    with np.errstate(over="ignore"):
-        cast: NDArray[Any] = array.astype(dtype)
-    if not np.isfinite(cast.astype(np.float64)).all():
-        raise RefusedError("a weight or bias would be too large for its type")
-    return cast
 
 
 REWRITE = FuseScaleIntoConv()
