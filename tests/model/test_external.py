@@ -169,6 +169,19 @@ def test_onnx_ir_models_keep_their_own_folder(folder: Path) -> None:
     assert model.constant(model.graph.initializers["w"]) is not None
 
 
+def test_onnx_ir_models_whose_data_are_gone(folder: Path) -> None:
+    source = ir.load(write_model(folder))
+    (folder / "weights.bin").unlink()
+    assert "No such file" in refusal(source)
+
+
+def test_loading_a_loaded_model_keeps_its_name_and_path(folder: Path) -> None:
+    path = write_model(folder)
+    again = load(load(path))
+    assert (again.name, again.path) == ("net.onnx", path)
+    assert again.constant(again.graph.initializers["w"]) is not None
+
+
 BIG = (1 << 31) + (64 << 20)
 
 

@@ -28,7 +28,8 @@ def same_results(model: Model | Path, proto: onnx.ModelProto) -> None:
         np.testing.assert_array_equal(got, want)
 
 
-def test_what_is_saved_is_what_was_loaded(tmp_path: Path) -> None:
+@pytest.mark.parametrize("through_ir", [False, True])
+def test_what_is_saved_is_what_was_loaded(tmp_path: Path, through_ir: bool) -> None:
     proto = small_cnn()
     proto.doc_string = "about"
     proto.metadata_props.add(key="author", value="somebody")
@@ -36,7 +37,8 @@ def test_what_is_saved_is_what_was_loaded(tmp_path: Path) -> None:
     proto.graph.node[0].doc_string = "first"
     proto.graph.node[0].metadata_props.add(key="origin", value="layer.0")
     target = tmp_path / "out.onnx"
-    assert save(load(proto), target) == (target,)
+    source = ir.from_proto(proto) if through_ir else proto
+    assert save(load(source), target) == (target,)
     onnx.checker.check_model(str(target), full_check=True)
     again = onnx.ModelProto.FromString(target.read_bytes())
     same_results(target, proto)

@@ -7,7 +7,7 @@ import logging
 import os
 import stat
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,8 +43,6 @@ def load(source: Any, *, shapes: str | Sequence[str] | Mapping[str, Sequence[int
 
     Raises OrinportError, in one sentence, for whatever makes the network unusable.
     """
-    if isinstance(source, Model):
-        source = source.ir
     wanted = parse_shapes(shapes)
     with _no_garbage_collection():
         given = _read(source)
@@ -134,6 +132,8 @@ def _read(source: Any) -> _Given:
         return _Given(source, _graph_name(source.graph))
     if isinstance(source, ir.Model):
         return _from_ir(source)
+    if isinstance(source, Model):
+        return replace(_from_ir(source.ir), name=source.name, path=source.path)
     raise OrinportError(
         f"A network is a path, bytes, an onnx.ModelProto or an onnx_ir.Model, not {type(source).__name__}."
     )
@@ -174,7 +174,15 @@ def _parse(data: bytes, what: str) -> onnx.ModelProto:
 def _from_ir(source: ir.Model) -> _Given:
     """A proto of an onnx_ir model whose tensors are stubs: no weight is copied."""
     held: dict[str, ir.TensorProtocol] = {}
+    folders: dict[Path, ExternalData] = {}
     proto = onnx.ModelProto(ir_version=source.ir_version or onnx.IR_VERSION)
+    for field_name in ("producer_name", "producer_version", "domain", "model_version", "doc_string"):
+        if (given := getattr(source, field_name)) is not None:
+            setattr(proto, field_name, given)
+    proto.graph.name, proto.graph.doc_string = source.graph.name or "", source.graph.doc_string or ""
+    for owner, copy in ((source, proto), (source.graph, proto.graph)):
+        for key, text in owner.metadata_props.items():
+            copy.metadata_props.add(key=key, value=text)
     for domain, version in source.graph.opset_imports.items():
         proto.opset_import.add(domain=domain, version=version)
     try:
@@ -192,10 +200,13 @@ def _from_ir(source: ir.Model) -> _Given:
         tensor = value.const_value
         if tensor is None:
             raise OrinportError(f"The initializer {quote(name)} has no data.")
+        if isinstance(tensor, ir.ExternalTensor):
+            folder = Path(tensor.base_dir or ".")
+            external = folders.setdefault(folder, ExternalData(folder))
+            external.check_place(name, str(tensor.location), tensor.offset, tensor.length, tensor.nbytes)
         key = f"#{len(held)}"
         held[key] = tensor
         proto.graph.initializer.append(stub(name, tensor.shape.numpy(), int(tensor.dtype), key))
-    proto.graph.name = source.graph.name or ""
     return _Given(proto, source.graph.name or "model", held=held)
 
 
