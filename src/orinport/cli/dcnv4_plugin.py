@@ -72,7 +72,7 @@ def plugin_test(
         ),
     ] = None,
     full: Annotated[
-        bool, Parameter(name="--full", negative="", help="Large batches and images too (minutes for the reference).")
+        bool, Parameter(name="--full", negative="", help="Large batches and images too: minutes, and 2 GB of files.")
     ] = False,
     write_cases: Annotated[
         Path | None,
