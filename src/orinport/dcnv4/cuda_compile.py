@@ -133,9 +133,10 @@ class CudaDevice:
         loaded = self._kernels.get(name)
         if loaded is not None:
             return loaded
+        cubin = self._cubin(header, name)  # outside of the lock: several threads may compile at once
         with self._lock:
             if name not in self._kernels:
-                self._kernels[name] = self._load(name, *self._cubin(header, name))
+                self._kernels[name] = self._load(name, *cubin)
             return self._kernels[name]
 
     def _cubin(self, header: str, name: str) -> tuple[str, bytes]:

@@ -184,39 +184,34 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     Configuration(_D, 8),
     Configuration(_D, 16, threads=64),
     Configuration(_D, 16),
-    Configuration(_D, 16, threads=256),
     Configuration(_D, 32, threads=64),
-    Configuration(_D, 32),
-    Configuration(_D, 16, 3, 96),
-    Configuration(_D, 16, 3, 192),
-    Configuration(_D, 32, 3, 96),
-    Configuration(_D, 16, 9, 288),
-    Configuration(_W, 32, threads=448, resident=896),
-    Configuration(_W, 32, threads=896, resident=896),
+    Configuration(_D, 16, split=3, threads=96),
+    Configuration(_D, 16, split=3, threads=192),
+    Configuration(_D, 32, split=3, threads=96),
+    Configuration(_D, 16, split=9, threads=288),
+    Configuration(_W, 32, threads=320, resident=640),
     Configuration(_W, 32, threads=160, resident=640),
-    Configuration(_W, 32, threads=256, resident=896),
-    Configuration(_W, 32, threads=416, images=2, resident=896),
-    Configuration(_W, 32, threads=160, images=4, resident=640),
-    Configuration(_W, 32, threads=416, images=4, resident=896),
-    Configuration(_R, 32, threads=896, step_rows=4, halo=4, resident=896),
-    Configuration(_R, 32, threads=448, tile_rows=28, step_rows=2, halo=3, resident=896),
-    Configuration(_R, 32, threads=448, tile_rows=28, step_rows=2, halo=2, resident=896),
-    Configuration(_R, 32, threads=256, tile_columns=16, tile_rows=16, step_rows=16, halo=3, resident=896),
-    Configuration(_R, 32, threads=256, tile_columns=32, tile_rows=8, step_rows=8, halo=3, resident=896),
-    Configuration(_R, 32, threads=512, tile_columns=16, tile_rows=32, step_rows=16, halo=3, resident=896),
-    Configuration(_R, 32, threads=256, tile_columns=16, tile_rows=8, step_rows=8, halo=3, resident=896),
-    Configuration(_W, 16, threads=448, resident=896),
-    Configuration(_W, 16, threads=256, images=2, resident=896),
-    Configuration(_R, 16, threads=448, tile_rows=28, step_rows=2, halo=3, resident=896),
-    Configuration(_R, 16, threads=256, tile_columns=16, tile_rows=16, step_rows=16, halo=3, resident=896),
-    Configuration(_W, 64, threads=448, resident=640),
+    Configuration(_W, 32, threads=160, images=2, resident=640),
+    Configuration(_W, 32, resident=640),
+    Configuration(_W, 32, threads=320, images=2, resident=640),
+    Configuration(_W, 32, threads=640, buffers=2, resident=640),
+    Configuration(_R, 32, threads=640, step_rows=8, halo=3, resident=640),
+    Configuration(_R, 32, threads=320, tile_rows=28, step_rows=2, halo=3, resident=640),
+    Configuration(_R, 32, threads=320, tile_columns=28, tile_rows=14, step_rows=14, halo=3, resident=640),
+    Configuration(_R, 32, threads=320, tile_columns=20, tile_rows=16, step_rows=16, halo=3, resident=640),
+    Configuration(_R, 32, threads=192, tile_columns=16, tile_rows=12, step_rows=12, halo=3, resident=640),
+    Configuration(_R, 32, tile_columns=8, tile_rows=8, step_rows=8, halo=3, resident=640),
+    Configuration(_W, 16, threads=320, resident=640),
+    Configuration(_W, 16, threads=160, images=2, resident=640),
+    Configuration(_R, 16, threads=640, step_rows=8, halo=3, resident=640),
+    Configuration(_R, 16, threads=320, tile_columns=20, tile_rows=16, step_rows=16, halo=3, resident=640),
     Configuration(_W, 64, threads=160, resident=640),
-    Configuration(_R, 64, threads=448, tile_rows=28, step_rows=2, halo=3, resident=640),
-    Configuration(_R, 64, threads=256, tile_columns=16, tile_rows=16, step_rows=16, halo=3, resident=640),
+    Configuration(_W, 64, threads=160, images=2, resident=640),
+    Configuration(_R, 64, threads=320, tile_columns=20, tile_rows=16, step_rows=16, halo=3, resident=640),
 )
 """Ids are positions, counted from 1."""
 
-_SCALAR, _NARROW, _PLAIN, _SPLIT = 1, 2, 4, 8
+_SCALAR, _NARROW, _PLAIN, _SPLIT = 1, 2, 4, 7
 _DIRECT_SCORE = 0.4
 _TILE_THRESHOLD = 2048
 _SPLIT_THRESHOLD = 512
@@ -380,7 +375,7 @@ def tile_score(p: Params, value: ElementType, c: Configuration, limits: Limits, 
     score = (
         tasks / (rounds * c.threads) * waves / math.ceil(waves) * _channels(p) * value.bytes / (d.slabs.value * 128.0)
     )
-    score = score / (1.0 + 0.06 * (staged - 1.0)) * min(1.0, 0.4 + blocks * c.threads / 1120.0)
+    score = score / (1.0 + 0.06 * (staged - 1.0)) * min(1.0, 0.4 + blocks * c.threads / 1000.0)
     return float(score * (1.0 if c.kernel is Kernel.WHOLE else 0.95 if c.halo >= 3 else 0.85))
 
 

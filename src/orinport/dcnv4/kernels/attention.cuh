@@ -49,6 +49,7 @@ __global__ void __launch_bounds__(256) attention_kernel(const AttentionParams p)
             image.height = static_cast<int>(read_index(p.shapes, 2 * level, p.index_bytes));
             image.width = static_cast<int>(read_index(p.shapes, 2 * level + 1, p.index_bytes));
             image.pixel = stride * V::kBytes;
+            image.x = image.y = 0;
             image.offset = channel * V::kBytes;
             const long long start = static_cast<long long>(b) * p.rows + read_index(p.starts, level, p.index_bytes);
             image.start = static_cast<const char*>(p.value) + start * stride * V::kBytes;

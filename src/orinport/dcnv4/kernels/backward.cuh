@@ -57,7 +57,8 @@ __global__ void __launch_bounds__(256) backward_kernel(const BackwardParams b) {
     const long long image = pixel / b.queries.value;
     const u32 query = static_cast<u32>(pixel - image * b.queries.value);
     const u32 row = divide(query, b.columns);
-    const Grid grid = grid_of(p, static_cast<int>(row), static_cast<int>(query - row * b.columns.value));
+    const Grid grid(p);
+    const int x0 = centre_x(p, static_cast<int>(query - row * b.columns.value)), y0 = centre_y(p, static_cast<int>(row));
 
     const int channels = p.groups * p.group_channels;
     const int taps = p.kernel_h * p.kernel_w - (p.remove_center ? 1 : 0);
@@ -81,9 +82,11 @@ __global__ void __launch_bounds__(256) backward_kernel(const BackwardParams b) {
 
     int tap = 0;
     visit_taps<O>(p, grid, numbers, [&](float x, float y, float modulation) {
-        const Place px = locate(x, 0), py = locate(y, 0);
+        const Place px = locate(x, x0), py = locate(y, y0);
         const u32 width = p.width, height = p.height;
-        const bool counts = active && x > -1.0f && y > -1.0f && x < width && y < height;
+        // A sample counts only between -1 and the size, both excluded.
+        const bool counts = active && (px.index < width || (px.index == ~0u && px.fraction > 0.0f)) &&
+                            (py.index < height || (py.index == ~0u && py.fraction > 0.0f));
         const bool left = counts && px.index < width, right = counts && px.index + 1u < width;
         const bool top = py.index < height, bottom = py.index + 1u < height;
         const float fx = px.fraction, fy = py.fraction;

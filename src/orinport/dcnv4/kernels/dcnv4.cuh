@@ -59,23 +59,15 @@ ForwardKernel find_typed(const Configuration& c, bool unrolled, bool wide) {
         }
     }
     if (!unrolled || wide) return nullptr;
+    if (c.resident != 640) return nullptr;
     const bool ring = c.kernel == kRing;
-    const bool narrow = c.resident == 640;
     switch (c.bytes) {
-        case 16:
-            if (ring) return ring_kernel<V, O, 1, FAST, 896>;
-            return whole_kernel<V, O, 1, FAST, 896>;
+        case 16: return ring ? ring_kernel<V, O, 1, FAST, 640> : whole_kernel<V, O, 1, FAST, 640>;
         case 32:
-            if constexpr (kElement >= 2) {
-                if (ring) return narrow ? ring_kernel<V, O, 2, FAST, 640> : ring_kernel<V, O, 2, FAST, 896>;
-                return narrow ? whole_kernel<V, O, 2, FAST, 640> : whole_kernel<V, O, 2, FAST, 896>;
-            }
+            if constexpr (kElement >= 2) return ring ? ring_kernel<V, O, 2, FAST, 640> : whole_kernel<V, O, 2, FAST, 640>;
             return nullptr;
         case 64:
-            if constexpr (kElement == 4) {
-                if (ring) return ring_kernel<V, O, 4, FAST, 640>;
-                return whole_kernel<V, O, 4, FAST, 640>;
-            }
+            if constexpr (kElement == 4) return ring ? ring_kernel<V, O, 4, FAST, 640> : whole_kernel<V, O, 4, FAST, 640>;
             return nullptr;
         default: return nullptr;
     }

@@ -28,6 +28,7 @@ struct Image {
     u32 offset;
     int height, width;
     int pixel;  // bytes between neighbours in a row
+    int x, y;   // what coordinates count from
 };
 
 /// The four corners of a sample, in registers.
@@ -66,7 +67,7 @@ __device__ __forceinline__ Corners<BYTES> fetch(const Image& image, const Place&
 /// Add one sample gathered from global memory.
 template <class V, int BYTES, bool FAST, bool WIDE, class S>
 __device__ __forceinline__ void add_direct(const Image& image, float x, float y, float modulation, S& sums, int first) {
-    const Place px = locate(x, 0), py = locate(y, 0);
+    const Place px = locate(x, image.x), py = locate(y, image.y);
     const Corners<BYTES> c = fetch<BYTES, WIDE>(image, px, py);
     sums.add(S::weigh(modulation, px.fraction, py.fraction), c.v00.words, c.v01.words, c.v10.words, c.v11.words, first,
              BYTES / V::kBytes);
@@ -80,8 +81,8 @@ __device__ __forceinline__ void add_three(const Image& image, const float* x, co
     Corners<BYTES> c[3];
 #pragma unroll
     for (int s = 0; s < 3; ++s) {
-        px[s] = locate(x[s], 0);
-        py[s] = locate(y[s], 0);
+        px[s] = locate(x[s], image.x);
+        py[s] = locate(y[s], image.y);
         c[s] = fetch<BYTES, false>(image, px[s], py[s]);
     }
     u32 all = 0;
@@ -109,14 +110,15 @@ __global__ void __launch_bounds__(kDirectThreads) direct_kernel(const Params p, 
     const u32 query = divide(item, d.lanes);
     const u32 channel = (item - query * d.lanes.value) * kChannels;
     const u32 row = divide(query, d.columns);
-    const Grid grid = grid_of(p, static_cast<int>(row), static_cast<int>(query - row * d.columns.value));
+    const Grid grid(p);
     const u32 taps = TAPS ? TAPS : p.kernel_h * p.kernel_w - (p.remove_center ? 1 : 0);
     const u32 first_number = 3u * taps * divide(channel, d.channels);
     const long long value_bytes = static_cast<long long>(p.height) * p.width * p.value_stride * V::kBytes;
     const long long offset_bytes = static_cast<long long>(queries) * p.offset_stride * O::kBytes;
     const long long output_bytes = static_cast<long long>(queries) * d.lanes.value * BYTES;
     const Image image{static_cast<const char*>(p.value) + value_bytes * n, channel * V::kBytes, p.height, p.width,
-                      p.value_stride * V::kBytes};
+                      p.value_stride * V::kBytes, centre_x(p, static_cast<int>(query - row * d.columns.value)),
+                      centre_y(p, static_cast<int>(row))};
     const char* numbers = static_cast<const char*>(p.offset_mask) + offset_bytes * n;
     if constexpr (WIDE) {
         numbers += (static_cast<long long>(query) * p.offset_stride + first_number) * O::kBytes;
@@ -136,8 +138,8 @@ __global__ void __launch_bounds__(kDirectThreads) direct_kernel(const Params p, 
             float x[3], y[3], modulation[3];
 #pragma unroll
             for (int j = 0; j < 3; ++j) {
-                x[j] = fmaf(grid.scale, nine.dx(3 * i + j), fmaf(static_cast<float>(i), grid.step_x, grid.left));
-                y[j] = fmaf(grid.scale, nine.dy(3 * i + j), fmaf(static_cast<float>(j), grid.step_y, grid.top));
+                x[j] = grid.x(i, nine.dx(3 * i + j));
+                y[j] = grid.y(j, nine.dy(3 * i + j));
                 modulation[j] = nine.modulation(3 * i + j);
             }
             add_three<V, BYTES, FAST>(image, x, y, modulation, sums, d.zero);
@@ -314,9 +316,6 @@ struct Stager {
     }
 };
 
-__device__ __forceinline__ int first_sample(float base, int halo) { return static_cast<int>(floorf(base)) - halo; }
-__device__ __forceinline__ int last_sample(float base, int halo) { return static_cast<int>(floorf(base)) + 1 + halo; }
-
 /// Whole images in shared memory, with one column of zeros between rows, one row of zeros above and one and two pixels
 /// below: a sample outside of the image reads the last zeros. A unit is one slab of d.images images; a block takes every gridDim.x-th unit, and
 /// stages the next one while it computes if there are two buffers. 3x3 kernels with offset_scale >= 0.
@@ -326,6 +325,7 @@ __global__ void __launch_bounds__(RESIDENT, 1) whole_kernel(const Params p, cons
     using G = Gather<V, CHUNKS, FAST>;
     constexpr bool kAhead = O::kBytes == 2 && RESIDENT <= 768;  // registers for the offsets of two pixels
     const G gather;
+    const Grid grid(p);
     const u32 queries = d.queries.value;
     const int pitch = static_cast<int>(d.pitch.value), slots = static_cast<int>(d.slots.value);
     const int channels = p.groups * p.group_channels;
@@ -397,7 +397,8 @@ __global__ void __launch_bounds__(RESIDENT, 1) whole_kernel(const Params p, cons
                 base += static_cast<int>(image) * slots * kSlabBytes;
             }
             const u32 row = divide(pixel, d.columns);
-            const Grid grid = grid_of(p, static_cast<int>(row), static_cast<int>(pixel - row * d.columns.value));
+            const int x0 = centre_x(p, static_cast<int>(pixel - row * d.columns.value)) + 1;
+            const int y0 = centre_y(p, static_cast<int>(row)) + 1;
             NineTaps<O> nine = next;
             nine.align(numbers_of(unit, 0));
             if (kAhead && !last) next.load(numbers_of(unit, query_of(unit, start + static_cast<int>(blockDim.x))));
@@ -405,8 +406,7 @@ __global__ void __launch_bounds__(RESIDENT, 1) whole_kernel(const Params p, cons
             sums.clear();
 #pragma unroll
             for (int k = 0; k < 9; ++k) {
-                const Place px = locate(fmaf(grid.scale, nine.dx(k), fmaf(static_cast<float>(k / 3), grid.step_x, grid.left)), -1);
-                const Place py = locate(fmaf(grid.scale, nine.dy(k), fmaf(static_cast<float>(k % 3), grid.step_y, grid.top)), -1);
+                const Place px = locate(grid.x(k / 3, nine.dx(k)), x0), py = locate(grid.y(k % 3, nine.dy(k)), y0);
                 const bool inside = px.index <= static_cast<u32>(p.width) && py.index <= static_cast<u32>(p.height);
                 const u32 slot = inside ? py.index * pitch + px.index : static_cast<u32>((p.height + 1) * pitch);
                 const int upper = base + static_cast<int>(slot) * kSlabBytes;
@@ -437,6 +437,7 @@ __global__ void __launch_bounds__(RESIDENT, 1) ring_kernel(const Params p, const
     using G = Gather<V, CHUNKS, FAST>;
     constexpr bool kAhead = O::kBytes == 2 && RESIDENT <= 768;  // registers for the offsets of two pixels
     const G gather;
+    const Grid grid(p);
     const u32 tile = divide(blockIdx.x, d.slabs);
     const int slab_byte = static_cast<int>(blockIdx.x - tile * d.slabs.value) * kSlabBytes;
     const int tile_row = static_cast<int>(divide(tile, d.column_tiles));
@@ -457,9 +458,8 @@ __global__ void __launch_bounds__(RESIDENT, 1) ring_kernel(const Params p, const
     const int row0 = tile_row * d.tile_rows, row1 = min(row0 + d.tile_rows, p.out_height);
     const int column0 = tile_column * d.tile_columns;
     const int columns = min(d.tile_columns, p.out_width - column0);
-    const Grid corner = grid_of(p, row0, column0);
-    const int staged_column = max(-1, first_sample(corner.left, d.halo));
-    const int ring_origin = max(-1, first_sample(corner.top, d.halo));
+    const int staged_column = max(-1, centre_x(p, column0) + static_cast<int>(floorf(grid.left)) - d.halo);
+    const int ring_origin = max(-1, centre_y(p, row0) + static_cast<int>(floorf(grid.top)) - d.halo);
     // With all columns staged, a sample that misses them lies outside of the image.
     const bool all_columns = pitch == p.width + 2 && staged_column == -1;
     const auto stage_rows = [&](int from, int to) {
@@ -469,8 +469,8 @@ __global__ void __launch_bounds__(RESIDENT, 1) ring_kernel(const Params p, const
     };
     // One past the last row that the output rows before `end` need undisturbed, with the row of zeros below.
     const auto rows_end = [&](int end) {
-        const float base = grid_of(p, end - 1, 0).top + 2.0f * corner.step_y;
-        return min(p.height, last_sample(base, d.halo)) + 1;
+        const int last = centre_y(p, end - 1) + static_cast<int>(floorf(grid.y(2, 0.0f))) + 1 + d.halo;
+        return min(p.height, last) + 1;
     };
 
     const int warp_start = static_cast<int>(threadIdx.x & ~31u);
@@ -517,7 +517,7 @@ __global__ void __launch_bounds__(RESIDENT, 1) ring_kernel(const Params p, const
             const bool active = has_channels && row + static_cast<int>(r) < row_end && c < columns;
             const bool last = start + static_cast<int>(blockDim.x) >= tasks;
             const int oy = row + static_cast<int>(r), ox = column0 + c;
-            const Grid grid = grid_of(p, oy, ox);
+            const int x0 = centre_x(p, ox), y0 = centre_y(p, oy);
             NineTaps<O> nine = next;
             nine.align(numbers_of(0));
             if (kAhead && !last) next.load(numbers_of(query_of(row, row_end, start + static_cast<int>(blockDim.x))));
@@ -526,10 +526,8 @@ __global__ void __launch_bounds__(RESIDENT, 1) ring_kernel(const Params p, const
             u32 missed = 0;
 #pragma unroll
             for (int k = 0; k < 9; ++k) {
-                const Place px =
-                    locate(fmaf(grid.scale, nine.dx(k), fmaf(static_cast<float>(k / 3), grid.step_x, grid.left)), staged_column);
-                const Place py =
-                    locate(fmaf(grid.scale, nine.dy(k), fmaf(static_cast<float>(k % 3), grid.step_y, grid.top)), window_row);
+                const Place px = locate(grid.x(k / 3, nine.dx(k)), x0 - staged_column);
+                const Place py = locate(grid.y(k % 3, nine.dy(k)), y0 - window_row);
                 const bool x_staged = px.index < static_cast<u32>(pitch - 1);
                 const bool staged = x_staged && py.index < static_cast<u32>(window_rows - 1);
                 if (!staged && (x_staged || !all_columns)) missed |= 1u << k;
@@ -549,16 +547,16 @@ __global__ void __launch_bounds__(RESIDENT, 1) ring_kernel(const Params p, const
                 missed &= missed - 1u;
                 const char* numbers = numbers_of(query);
                 const char* offset = numbers + 2 * k * O::kBytes;
-                const float column_step = static_cast<float>(k / 3), row_step = static_cast<float>(k % 3);
-                const float x = fmaf(grid.scale, load_number<O>(offset), fmaf(column_step, grid.step_x, grid.left));
-                const float y = fmaf(grid.scale, load_number<O>(offset + O::kBytes), fmaf(row_step, grid.step_y, grid.top));
-                const Place px = locate(x, -1), py = locate(y, -1);
+                const float dx = load_number<O>(offset), dy = load_number<O>(offset + O::kBytes);
+                const float x = fmaf(grid.scale, dx, fmaf(static_cast<float>(k / 3), grid.step_x, grid.left));
+                const float y = fmaf(grid.scale, dy, fmaf(static_cast<float>(k % 3), grid.step_y, grid.top));
+                const Place px = locate(x, x0 + 1), py = locate(y, y0 + 1);
                 if (px.index > static_cast<u32>(p.width) || py.index > static_cast<u32>(p.height)) continue;
                 const float modulation = load_number<O>(numbers + (18 + k) * O::kBytes);
 #pragma unroll
                 for (int chunk = 0; chunk < CHUNKS; ++chunk) {
                     const Image pixels{value, static_cast<u32>(slab_byte + gather.chunk_byte[chunk]), p.height, p.width,
-                                       p.value_stride * V::kBytes};
+                                       p.value_stride * V::kBytes, x0, y0};
                     add_direct<V, 16, FAST, false>(pixels, x, y, modulation, sums, chunk * G::kPerChunk);
                 }
             }

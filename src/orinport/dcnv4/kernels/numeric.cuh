@@ -221,7 +221,8 @@ __device__ __forceinline__ float load_number(const char* from) {
     return T::get(number.words, 0);
 }
 
-/// Integer part, counted from `origin`, and fraction of a coordinate.
+/// Integer part of base + coordinate, and fraction. The whole number `base` stays apart, so that rounding does not grow
+/// with the size of the image.
 ///
 /// Adding 1.5*2^23 with rounding towards minus infinity leaves the floor in the low bits, for |coordinate| < 2^22; all
 /// other coordinates, infinities and NaN give an integer far outside of any image, and a fraction within [0, 1].
@@ -233,10 +234,10 @@ struct Place {
 constexpr float kFloorShift = 12582912.0f;
 constexpr int kFloorBits = 0x4b400000;
 
-__device__ __forceinline__ Place locate(float coordinate, int origin) {
+__device__ __forceinline__ Place locate(float coordinate, int base) {
     const float shifted = __fadd_rd(coordinate, kFloorShift);
     Place place;
-    place.index = static_cast<u32>(__float_as_int(shifted) - (kFloorBits + origin));
+    place.index = static_cast<u32>(__float_as_int(shifted) + (base - kFloorBits));
     place.fraction = __saturatef(coordinate - (shifted - kFloorShift));
     return place;
 }
@@ -362,21 +363,31 @@ struct NineTaps {
     __device__ __forceinline__ float modulation(int tap) const { return O::get(words, 18 + tap); }
 };
 
-/// Where the taps of one output pixel lie before offsets are added: x = left + scale*(column*dilation + dx).
+/// Where the taps lie before offsets are added, relative to an output pixel: left + column*step_x + scale*dx.
 struct Grid {
     float left, top, scale, step_x, step_y;
+
+    __device__ __forceinline__ explicit Grid(const Params& p) {
+        scale = p.offset_scale;
+        left = -scale * static_cast<float>((p.dilation_w * (p.kernel_w - 1)) >> 1);
+        top = -scale * static_cast<float>((p.dilation_h * (p.kernel_h - 1)) >> 1);
+        step_x = scale * static_cast<float>(p.dilation_w);
+        step_y = scale * static_cast<float>(p.dilation_h);
+    }
+    __device__ __forceinline__ float x(int column, float dx) const {
+        return fmaf(scale, dx, fmaf(static_cast<float>(column), step_x, left));
+    }
+    __device__ __forceinline__ float y(int row, float dy) const {
+        return fmaf(scale, dy, fmaf(static_cast<float>(row), step_y, top));
+    }
 };
 
-__device__ __forceinline__ Grid grid_of(const Params& p, int row, int column) {
-    const int half_w = (p.dilation_w * (p.kernel_w - 1)) >> 1;
-    const int half_h = (p.dilation_h * (p.kernel_h - 1)) >> 1;
-    Grid grid;
-    grid.scale = p.offset_scale;
-    grid.left = static_cast<float>(column * p.stride_w - p.pad_w + half_w) - p.offset_scale * half_w;
-    grid.top = static_cast<float>(row * p.stride_h - p.pad_h + half_h) - p.offset_scale * half_h;
-    grid.step_x = p.offset_scale * p.dilation_w;
-    grid.step_y = p.offset_scale * p.dilation_h;
-    return grid;
+/// The column and row of value at the centre of the taps of an output column and row.
+__device__ __forceinline__ int centre_x(const Params& p, int column) {
+    return column * p.stride_w - p.pad_w + ((p.dilation_w * (p.kernel_w - 1)) >> 1);
+}
+__device__ __forceinline__ int centre_y(const Params& p, int row) {
+    return row * p.stride_h - p.pad_h + ((p.dilation_h * (p.kernel_h - 1)) >> 1);
 }
 
 /// Call `visit(x, y, modulation)` for every tap of one group, in the order of the packing.
@@ -389,9 +400,8 @@ __device__ __forceinline__ void visit_taps(const Params& p, const Grid& grid, co
     for (int i = 0; i < p.kernel_w; ++i) {
         for (int j = 0; j < p.kernel_h; ++j) {
             if (p.remove_center && i == centre_w && j == centre_h) continue;
-            const float x = fmaf(grid.scale, load_number<O>(offset), fmaf(static_cast<float>(i), grid.step_x, grid.left));
-            const float y =
-                fmaf(grid.scale, load_number<O>(offset + O::kBytes), fmaf(static_cast<float>(j), grid.step_y, grid.top));
+            const float x = grid.x(i, load_number<O>(offset));
+            const float y = grid.y(j, load_number<O>(offset + O::kBytes));
             visit(x, y, load_number<O>(modulation));
             offset += 2 * O::kBytes;
             modulation += O::kBytes;

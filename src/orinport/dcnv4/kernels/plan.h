@@ -25,7 +25,7 @@ struct Configuration {
     int tile_rows;
     int step_rows;     // ring: output rows between two loads
     int halo;          // ring: rows and columns staged beyond the undisturbed samples
-    int resident;      // tile: threads of a multiprocessor for which registers are allotted; 896 or 640
+    int resident;      // tile: threads of a multiprocessor for which registers are allotted; 640
 };
 
 /// The device, as far as launches depend on it.
@@ -62,42 +62,37 @@ inline Divisor divisor(unsigned value) {
 
 constexpr Configuration kConfigurations[] = {
     // kernel, bytes, split, threads, images, buffers, tile columns, tile rows, step rows, halo, resident
-    {kDirect, 0, 1, 128, 1, 1, 0, 0, 0, 0, 0},      // any alignment
-    {kDirect, 8, 1, 128, 1, 1, 0, 0, 0, 0, 0},      //
-    {kDirect, 16, 1, 64, 1, 1, 0, 0, 0, 0, 0},      //
-    {kDirect, 16, 1, 128, 1, 1, 0, 0, 0, 0, 0},     //
-    {kDirect, 16, 1, 256, 1, 1, 0, 0, 0, 0, 0},     //
-    {kDirect, 32, 1, 64, 1, 1, 0, 0, 0, 0, 0},      //
-    {kDirect, 32, 1, 128, 1, 1, 0, 0, 0, 0, 0},     //
-    {kDirect, 16, 3, 96, 1, 1, 0, 0, 0, 0, 0},      //
-    {kDirect, 16, 3, 192, 1, 1, 0, 0, 0, 0, 0},     //
-    {kDirect, 32, 3, 96, 1, 1, 0, 0, 0, 0, 0},      //
-    {kDirect, 16, 9, 288, 1, 1, 0, 0, 0, 0, 0},     //
-    {kWhole, 32, 1, 448, 1, 1, 0, 0, 0, 0, 896},      // 28x28: two blocks on an sm_90 multiprocessor
-    {kWhole, 32, 1, 896, 1, 1, 0, 0, 0, 0, 896},      //
-    {kWhole, 32, 1, 160, 1, 1, 0, 0, 0, 0, 640},      // 14x14
-    {kWhole, 32, 1, 256, 1, 1, 0, 0, 0, 0, 896},      //
-    {kWhole, 32, 1, 416, 2, 1, 0, 0, 0, 0, 896},      // 7x7
-    {kWhole, 32, 1, 160, 4, 1, 0, 0, 0, 0, 640},      //
-    {kWhole, 32, 1, 416, 4, 1, 0, 0, 0, 0, 896},      //
-    {kRing, 32, 1, 896, 1, 1, 0, 0, 4, 4, 896},       // 56x56: an image passes through one multiprocessor
-    {kRing, 32, 1, 448, 1, 1, 0, 28, 2, 3, 896},      //
-    {kRing, 32, 1, 448, 1, 1, 0, 28, 2, 2, 896},      //
-    {kRing, 32, 1, 256, 1, 1, 16, 16, 16, 3, 896},    // large images: tiles
-    {kRing, 32, 1, 256, 1, 1, 32, 8, 8, 3, 896},      //
-    {kRing, 32, 1, 512, 1, 1, 16, 32, 16, 3, 896},    //
-    {kRing, 32, 1, 256, 1, 1, 16, 8, 8, 3, 896},      //
-    {kWhole, 16, 1, 448, 1, 1, 0, 0, 0, 0, 896},      // groups of 8, 24, ... channels, and int8
-    {kWhole, 16, 1, 256, 2, 1, 0, 0, 0, 0, 896},      //
-    {kRing, 16, 1, 448, 1, 1, 0, 28, 2, 3, 896},      //
-    {kRing, 16, 1, 256, 1, 1, 16, 16, 16, 3, 896},    //
-    {kWhole, 64, 1, 448, 1, 1, 0, 0, 0, 0, 640},      // fp32
-    {kWhole, 64, 1, 160, 1, 1, 0, 0, 0, 0, 640},      //
-    {kRing, 64, 1, 448, 1, 1, 0, 28, 2, 3, 640},      //
-    {kRing, 64, 1, 256, 1, 1, 16, 16, 16, 3, 640},    //
+    {kDirect, 0, 1, 128, 1, 1, 0, 0, 0, 0, 0},  // any alignment
+    {kDirect, 8, 1, 128, 1, 1, 0, 0, 0, 0, 0},  //
+    {kDirect, 16, 1, 64, 1, 1, 0, 0, 0, 0, 0},  //
+    {kDirect, 16, 1, 128, 1, 1, 0, 0, 0, 0, 0},  //
+    {kDirect, 32, 1, 64, 1, 1, 0, 0, 0, 0, 0},  //
+    {kDirect, 16, 3, 96, 1, 1, 0, 0, 0, 0, 0},  // few pixels: taps over threads
+    {kDirect, 16, 3, 192, 1, 1, 0, 0, 0, 0, 0},  //
+    {kDirect, 32, 3, 96, 1, 1, 0, 0, 0, 0, 0},  //
+    {kDirect, 16, 9, 288, 1, 1, 0, 0, 0, 0, 0},  //
+    {kWhole, 32, 1, 320, 1, 1, 0, 0, 0, 0, 640},  // 28x28: two blocks on an sm_90 multiprocessor
+    {kWhole, 32, 1, 160, 1, 1, 0, 0, 0, 0, 640},  // 14x14: four
+    {kWhole, 32, 1, 160, 2, 1, 0, 0, 0, 0, 640},  // 7x7
+    {kWhole, 32, 1, 128, 1, 1, 0, 0, 0, 0, 640},  //
+    {kWhole, 32, 1, 320, 2, 1, 0, 0, 0, 0, 640},  //
+    {kWhole, 32, 1, 640, 1, 2, 0, 0, 0, 0, 640},  // the next image is staged meanwhile
+    {kRing, 32, 1, 640, 1, 1, 0, 0, 8, 3, 640},  // 56x56: an image passes through one multiprocessor
+    {kRing, 32, 1, 320, 1, 1, 0, 28, 2, 3, 640},  //
+    {kRing, 32, 1, 320, 1, 1, 28, 14, 14, 3, 640},  // large images: tiles
+    {kRing, 32, 1, 320, 1, 1, 20, 16, 16, 3, 640},  //
+    {kRing, 32, 1, 192, 1, 1, 16, 12, 12, 3, 640},  //
+    {kRing, 32, 1, 128, 1, 1, 8, 8, 8, 3, 640},  //
+    {kWhole, 16, 1, 320, 1, 1, 0, 0, 0, 0, 640},  // groups of 8, 24, ... channels, and int8
+    {kWhole, 16, 1, 160, 2, 1, 0, 0, 0, 0, 640},  //
+    {kRing, 16, 1, 640, 1, 1, 0, 0, 8, 3, 640},  //
+    {kRing, 16, 1, 320, 1, 1, 20, 16, 16, 3, 640},  //
+    {kWhole, 64, 1, 160, 1, 1, 0, 0, 0, 0, 640},  // fp32
+    {kWhole, 64, 1, 160, 2, 1, 0, 0, 0, 0, 640},  //
+    {kRing, 64, 1, 320, 1, 1, 20, 16, 16, 3, 640},  //
 };
 // What choose() falls back to, as ids.
-constexpr int kScalarId = 1, kNarrowId = 2, kPlainId = 4, kSplitId = 8;
+constexpr int kScalarId = 1, kNarrowId = 2, kPlainId = 4, kSplitId = 7;
 constexpr double kDirectScore = 0.4;          // a tile has to promise more than this
 constexpr int64_t kTileThreshold = 2048;      // 16-byte lanes of a multiprocessor from which tiles pay
 constexpr int64_t kSplitThreshold = 512;      // below which taps are divided over threads
@@ -248,7 +243,7 @@ inline double tile_score(const Params& p, int value, const Configuration& c, con
                                                    (d.tile_rows + 2.0 + 2.0 * c.halo) / (double(d.tile_columns) * d.tile_rows);
     double score = tasks / (rounds * c.threads) * waves / std::ceil(waves) * channels_of(p) * bytes_of(value) /
                    (d.slabs.value * 128.0) / (1.0 + 0.06 * (staged - 1.0));
-    score *= std::min(1.0, 0.4 + blocks * c.threads / 1120.0);
+    score *= std::min(1.0, 0.4 + blocks * c.threads / 1000.0);
     if (c.kernel == kRing) score *= c.halo >= 3 ? 0.95 : 0.85;
     return score;
 }

@@ -1,0 +1,157 @@
+"""How fast are the DCNv4 kernels, and how far from float64? Tables for one NVIDIA GPU.
+
+FlashInternImage-T's levels at batch 1 and 128 (float16 in both accuracies, float32), detection sizes, and gradients,
+beside the published package DCNv4 where it can be imported (--peer FOLDER adds a folder to the import path). Every
+output is compared with float64 before it is timed; times are medians of CUDA-graph replays.
+
+    python benchmarks/dcnv4_kernels.py [--tune] [--peer FOLDER] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from pathlib import Path
+
+import torch
+
+from orinport.dcnv4 import cuda, cuda_bench
+from orinport.dcnv4.arguments import Geometry
+from orinport.dcnv4.composed import dcnv4_composed
+from orinport.dcnv4.cuda_bench import Problem
+from orinport.dcnv4.cuda_compile import cuda_device
+
+T_LEVELS = [(56, 4), (28, 8), (14, 16), (7, 32)]
+DETECTION = [(200, 320), (100, 160), (50, 80), (25, 40)]
+DETECTION_GROUPS = [(8, 16), (4, 32), (4, 64)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tune", action="store_true", help="time every configuration first and use the fastest")
+    parser.add_argument("--peer", help="folder from which the package DCNv4 can be imported")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    if options.peer:
+        sys.path.insert(0, options.peer)
+    peers = cuda_bench.published_peer()
+    bandwidth = cuda_bench.copy_bandwidth()
+    print(f"{cuda_bench.describe(cuda_device(0))}; copies at {bandwidth / 1e12:.2f} TB/s; peer: {bool(peers)}")
+    rows = []
+    print("\n| problem | mode | us | range | of roofline | error | configuration | peer us | peer error | speed-up |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for problem, fast, cold in problems():
+        if options.tune:
+            cuda_bench.tune(problem, fast=fast)
+            cuda._prepare.cache_clear()
+        results = cuda_bench.measure(problem, fast=fast, cold=cold, peers=() if fast else peers)
+        rows.append(row(problem, fast, cold, results, bandwidth))
+    print("\ngradients\n\n| problem | us | error | deterministic us | error | peer us | speed-up |")
+    print("|---|---|---|---|---|---|---|")
+    for size, group in T_LEVELS:
+        rows.append(gradients(Problem(64, size, size, Geometry(group, 16)), bool(peers)))
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1, default=str))
+
+
+def problems():
+    """(problem, fast, cold): batch 128 with inputs that are in no cache, and with the same inputs in every launch."""
+    for batch, cold in ((128, False), (128, True), (1, False)):
+        for size, group in T_LEVELS:
+            for fast in (False, True):
+                yield Problem(batch, size, size, Geometry(group, 16)), fast, cold
+    for size, group in T_LEVELS:
+        yield Problem(128, size, size, Geometry(group, 16), torch.float32), False, True
+    for size, group in T_LEVELS:
+        yield Problem(128, size, size, Geometry(group, 16), torch.bfloat16), False, True
+    for height, width in DETECTION:
+        for group, channels in DETECTION_GROUPS:
+            yield Problem(1, height, width, Geometry(group, channels)), False, False
+
+
+def row(problem, fast, cold, results, bandwidth):
+    ours = results[-1]
+    peer = results[0] if len(results) > 1 else None
+    floor = problem.bytes / bandwidth * 1e6
+    mode = f"{'fast' if fast else 'exact'}{', cold' if cold else ''}"
+    beside = (
+        f"{peer.microseconds:.2f} | {peer.error:.1e} | {peer.microseconds / ours.microseconds:.2f}" if peer else "| | "
+    )
+    print(
+        f"| {problem} | {mode} | {ours.microseconds:.2f} | {ours.spread[0]:.2f} to {ours.spread[1]:.2f} | "
+        f"{100 * floor / ours.microseconds:.0f} % | {ours.error:.1e} | {ours.name} | {beside} |",
+        flush=True,
+    )
+    return {
+        "problem": str(problem),
+        "mode": mode,
+        "floor_us": floor,
+        "ours": dataclasses.asdict(ours),
+        "peer": dataclasses.asdict(peer) if peer else None,
+    }
+
+
+def gradients(problem, peer):
+    geometry = problem.geometry
+    tensors = cuda_bench.Tensors.draw(problem)
+    gradient = torch.randn_like(tensors.output)
+    expected = ([], [])
+    for value, vectors, upstream in zip(
+        *(t.split(16) for t in (tensors.value, tensors.offset_mask, gradient)), strict=True
+    ):
+        inputs = [value.double().requires_grad_(), vectors.double().requires_grad_()]
+        dcnv4_composed(*inputs, geometry).backward(upstream.double())
+        for part, tensor in zip(expected, inputs, strict=True):
+            part.append(tensor.grad)
+    expected = [torch.cat(part) for part in expected]
+    cells = []
+    for deterministic in (False, True):
+
+        def run(deterministic=deterministic):
+            return cuda.dcnv4_backward_cuda(
+                gradient, tensors.value, tensors.offset_mask, geometry, deterministic=deterministic
+            )
+
+        error = max(cuda_bench.relative_error(a, b) for a, b in zip(run(), expected, strict=True))
+        cells.append((cuda_bench.time_us([run], 8)[0], error))
+    theirs = peer_gradients(tensors, gradient, geometry) if peer else float("nan")
+    print(
+        f"| {problem} | {cells[0][0]:.0f} | {cells[0][1]:.1e} | {cells[1][0]:.0f} | {cells[1][1]:.1e} | {theirs:.0f} | "
+        f"{theirs / cells[0][0]:.2f} |",
+        flush=True,
+    )
+    return {"problem": str(problem), "gradients": cells, "peer_us": theirs}
+
+
+def peer_gradients(tensors, gradient, geometry):
+    """Time of the published package's gradient kernel, with its zero-filled buffers and conversions."""
+    from DCNv4 import ext
+    from DCNv4.functions.dcnv4_func import find_spec_bwd
+
+    batch, height, width, _ = tensors.value.shape
+    stride, threads = find_spec_bwd(batch, height, width, geometry.group, geometry.group_channels)
+    pairs = (*geometry.kernel, *geometry.stride, *geometry.padding, *geometry.dilation)
+
+    def run():
+        return ext.dcnv4_backward(
+            tensors.value,
+            tensors.offset_mask,
+            *pairs,
+            geometry.group,
+            geometry.group_channels,
+            geometry.offset_scale,
+            256,
+            gradient,
+            0,
+            stride,
+            threads,
+            False,
+        )
+
+    return cuda_bench.time_us([run], 8)[0]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""`orinport dcnv4 bench`: check and time the CUDA kernels on this machine's GPU, and remember the fastest ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from orinport.errors import MissingExtraError, OrinportError
+
+if TYPE_CHECKING:
+    from orinport.dcnv4.cuda_bench import Measurement, Problem
+
+__all__ = ["bench"]
+
+_LIMITS = {"exact": 3e-4, "fast": 5e-4}
+_FLOAT32_LIMIT = 2e-6
+_BFLOAT16_LIMIT = 3e-3
+
+
+def bench(
+    *,
+    batch: Annotated[tuple[int, ...], Parameter(name=["--batch", "-b"], consume_multiple=True, help="Batch sizes.")] = (
+        1,
+        128,
+    ),
+    variant: Annotated[
+        Literal["t", "s", "b", "l"], Parameter(help="The FlashInternImage whose levels are timed.")
+    ] = "t",
+    size: Annotated[int, Parameter(help="Height and width of the images, a multiple of 32.")] = 224,
+    dtype: Annotated[Literal["float16", "bfloat16", "float32"], Parameter(help="Type of all tensors.")] = "float16",
+    accuracy: Annotated[
+        Literal["exact", "fast"], Parameter(help="exact: float32 arithmetic; fast: interpolation in float16 pairs.")
+    ] = "exact",
+    cold: Annotated[
+        bool, Parameter(name="--cold", negative="", help="Rotate through inputs so that none is in the cache.")
+    ] = False,
+    tune: Annotated[
+        bool, Parameter(name="--tune", negative="", help="Time every configuration and use the fastest from now on.")
+    ] = False,
+) -> int:
+    """Check the DCNv4 kernels against float64 and time them, with the published ones if they are installed.
+
+    Times are medians of CUDA-graph replays; "floor" is the time to move value, offset_mask and output once at the
+    measured copy bandwidth. Exit status 1 if an error exceeds the accuracy's limit.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingExtraError("torch", "torch", "dcnv4 bench") from error
+    if not torch.cuda.is_available():
+        raise OrinportError(
+            "dcnv4 bench measures on an NVIDIA GPU, and PyTorch finds none.",
+            "Run it on a machine with a GPU and a PyTorch built for CUDA.",
+        )
+    from orinport.dcnv4 import cuda_bench
+    from orinport.dcnv4.arguments import Geometry
+    from orinport.dcnv4.cuda_compile import CudaUnavailableError, cuda_device
+    from orinport.dcnv4.flash_internimage import VARIANTS
+
+    if size < 32 or size % 32:
+        raise OrinportError(f"--size must be a multiple of 32, not {size}.")
+    try:
+        device = cuda_device(torch.cuda.current_device())
+    except CudaUnavailableError as error:
+        raise OrinportError(f"The kernels cannot be used: {error}.") from error
+    network = VARIANTS[variant]
+    bandwidth = cuda_bench.copy_bandwidth()
+    print(f"{cuda_bench.describe(device)}; copies at {bandwidth / 1e12:.2f} TB/s; {accuracy}, {dtype}")
+    limit = {"float32": _FLOAT32_LIMIT, "bfloat16": _BFLOAT16_LIMIT}.get(dtype, _LIMITS[accuracy])
+    wrong = 0
+    for images in batch:
+        for level, groups in enumerate(network.groups):
+            channels = network.channels * 2**level
+            geometry = Geometry(groups, channels // groups, offset_scale=network.offset_scale)
+            side = size // (4 * 2**level)
+            problem = cuda_bench.Problem(images, side, side, geometry, getattr(torch, dtype))
+            if tune:
+                results, path = cuda_bench.tune(problem, fast=accuracy == "fast")
+                results = sorted(results, key=lambda result: result.microseconds)[:5]
+            else:
+                results = cuda_bench.measure(
+                    problem, fast=accuracy == "fast", peers=cuda_bench.published_peer(), cold=cold
+                )
+            wrong += sum(result.configuration > 0 and result.error > limit for result in results)
+            print(_table(problem, results, bandwidth))
+    if tune:
+        print(f"remembered in {path}")
+    return 1 if wrong else 0
+
+
+def _table(problem: Problem, results: list[Measurement], bandwidth: float) -> str:
+    floor = problem.bytes / bandwidth * 1e6
+    lines = [f"{problem}: floor {floor:.2f} us"]
+    lines += [
+        f"  {result.microseconds:9.2f} us ({result.spread[0]:.2f} to {result.spread[1]:.2f})  "
+        f"{100 * floor / result.microseconds:3.0f} %  error {result.error:.1e}  {result.name}"
+        for result in results
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,248 @@
+"""Measure the CUDA kernels on this machine's GPU: correct first, then timed as replays of a CUDA graph."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import torch
+
+from orinport.dcnv4.arguments import Geometry
+from orinport.dcnv4.composed import dcnv4_composed
+from orinport.dcnv4.cuda import Prepared, prepare_forward
+from orinport.dcnv4.cuda_compile import CudaDevice, CudaUnavailableError, cuda_device
+from orinport.dcnv4.cuda_plan import CONFIGURATIONS, ElementType, candidates
+from orinport.dcnv4.cuda_tune import problem_key, remember
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+__all__ = [
+    "Measurement",
+    "Problem",
+    "Tensors",
+    "copy_bandwidth",
+    "float64_output",
+    "measure",
+    "published_peer",
+    "time_us",
+    "tune",
+]
+
+_REPLAYS = 9
+_CHUNK = 16
+_COLD_BYTES = 300_000_000
+"""Working sets larger than any GPU's cache, when inputs are rotated."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A DCNv4 operator with its sizes; value is (batch, height, width, C) of `dtype`, as is offset_mask."""
+
+    batch: int
+    height: int
+    width: int
+    geometry: Geometry
+    dtype: torch.dtype = torch.float16
+
+    def __str__(self) -> str:
+        size = f"{self.batch}x{self.height}x{self.width}x{self.geometry.channels}"
+        return f"{size} G{self.geometry.group} {str(self.dtype).removeprefix('torch.')}"
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of value, offset_mask and output, each moved once."""
+        rows, columns = self.geometry.output_size(self.height, self.width)
+        numbers = self.height * self.width * self.geometry.channels
+        numbers += rows * columns * (self.geometry.width + self.geometry.channels)
+        return int(self.batch * numbers * self.dtype.itemsize)
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """Random inputs of a problem, standard normal, and room for its output."""
+
+    value: torch.Tensor
+    offset_mask: torch.Tensor
+    output: torch.Tensor
+
+    @classmethod
+    def draw(cls, problem: Problem, seed: int = 0) -> Tensors:
+        """Inputs on the current GPU."""
+        generator = torch.Generator("cuda").manual_seed(seed)
+        rows, columns = problem.geometry.output_size(problem.height, problem.width)
+
+        def normal(*shape: int) -> torch.Tensor:
+            return torch.randn(*shape, device="cuda", generator=generator).to(problem.dtype)
+
+        value = normal(problem.batch, problem.height, problem.width, problem.geometry.channels)
+        vectors = normal(problem.batch, rows, columns, problem.geometry.width)
+        return cls(value, vectors, value.new_empty((problem.batch, rows, columns, problem.geometry.channels)))
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What was measured of one way to compute a problem."""
+
+    name: str
+    microseconds: float
+    spread: tuple[float, float]
+    """Fastest and slowest replay."""
+    error: float
+    """Relative L2 error against float64."""
+    configuration: int = field(default=0)
+
+
+Peer = tuple[str, Callable[[Tensors, Geometry], Callable[[], object]]]
+"""Another implementation: a name, and a function that, for tensors, gives a function that fills their output."""
+
+
+def published_peer() -> list[Peer]:
+    """The published DCNv4 package, where it is installed; its zero-filled output is part of its time."""
+    try:
+        function = import_module("DCNv4.functions").DCNv4Function
+    except (ImportError, NotImplementedError, RuntimeError):
+        return []
+
+    def prepare(tensors: Tensors, geometry: Geometry) -> Callable[[], object]:
+        pairs = (*geometry.kernel, *geometry.stride, *geometry.padding, *geometry.dilation)
+        arguments = (
+            *pairs,
+            geometry.group,
+            geometry.group_channels,
+            geometry.offset_scale,
+            256,
+            geometry.remove_center,
+        )
+
+        def run() -> torch.Tensor:
+            tensors.output.data = function.apply(tensors.value, tensors.offset_mask, *arguments)
+            return tensors.output
+
+        return run
+
+    return [("published DCNv4", prepare)]
+
+
+def float64_output(tensors: Tensors, geometry: Geometry) -> torch.Tensor:
+    """The output in float64, computed on the GPU a few images at a time."""
+    pairs = zip(tensors.value.split(_CHUNK), tensors.offset_mask.split(_CHUNK), strict=True)
+    return torch.cat([dcnv4_composed(value.double(), vectors.double(), geometry) for value, vectors in pairs])
+
+
+def time_us(functions: Sequence[Callable[[], object]], launches: int) -> tuple[float, tuple[float, float]]:
+    """Median time of one call, and the least and greatest, over replays of a CUDA graph of `launches` calls in turn."""
+    for function in functions:
+        function()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for launch in range(launches):
+            functions[launch % len(functions)]()
+    times = []
+    for replay in range(_REPLAYS + 2):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        if replay >= 2:
+            times.append(start.elapsed_time(end) * 1000 / launches)
+    return statistics.median(times), (min(times), max(times))
+
+
+def relative_error(output: torch.Tensor, expected: torch.Tensor) -> float:
+    """Relative L2 error; infinite if the output is not finite everywhere."""
+    difference = output.double() - expected
+    return float(difference.norm() / expected.norm()) if bool(torch.isfinite(difference).all()) else float("inf")
+
+
+def copies(problem: Problem, cold: bool) -> int:
+    """Input sets to rotate through: one, or as many as exceed the caches."""
+    return max(2, min(16, -(-_COLD_BYTES // problem.bytes))) if cold else 1
+
+
+def measure(
+    problem: Problem,
+    *,
+    fast: bool = False,
+    configurations: Sequence[int] = (0,),
+    peers: Sequence[Peer] = (),
+    cold: bool = False,
+) -> list[Measurement]:
+    """Check and time configurations (0: the plan's choice) and peers on the same inputs.
+
+    `cold` rotates through enough input sets that none is in the cache. What cannot compute the problem is left out.
+    """
+    sets = [Tensors.draw(problem, seed) for seed in range(copies(problem, cold))]
+    expected = float64_output(sets[0], problem.geometry)
+    launches = 24 if problem.bytes > 10_000_000 else 200
+    results = []
+    for name, prepare in peers:
+        own = [replace(tensors, output=torch.empty_like(tensors.output)) for tensors in sets]
+        runs = [prepare(tensors, problem.geometry) for tensors in own]
+        results.append(_measure_one(name, 0, runs, own, expected, launches))
+    for number in configurations:
+        try:
+            prepared = [
+                prepare_forward(t.value, t.offset_mask, t.output, problem.geometry, fast=fast, configuration=number)
+                for t in sets
+            ]
+        except CudaUnavailableError:
+            continue
+        chosen = prepared[0].configuration
+        runs = [_launcher(launch) for launch in prepared]
+        results.append(_measure_one(str(CONFIGURATIONS[chosen - 1]), chosen, runs, sets, expected, launches))
+    return results
+
+
+def _launcher(prepared: Prepared) -> Callable[[], object]:
+    return lambda: prepared.run(torch.cuda.current_stream().cuda_stream)
+
+
+def _measure_one(
+    name: str,
+    number: int,
+    runs: Sequence[Callable[[], object]],
+    sets: Sequence[Tensors],
+    expected: torch.Tensor,
+    launches: int,
+) -> Measurement:
+    sets[0].output.fill_(float("nan"))
+    runs[0]()
+    error = relative_error(sets[0].output, expected)
+    median, spread = time_us(runs, launches)
+    return Measurement(name, median, spread, error, number)
+
+
+def tune(problem: Problem, *, fast: bool = False) -> tuple[list[Measurement], Path]:
+    """Time every configuration, remember the fastest one for this GPU, and return all of them and the file."""
+    device = cuda_device(torch.cuda.current_device())
+    tensors = Tensors.draw(problem)
+    params = prepare_forward(tensors.value, tensors.offset_mask, tensors.output, problem.geometry, fast=fast).params
+    kind = _kind(problem.dtype)
+    results = measure(problem, fast=fast, configurations=candidates(params, kind, kind, device.limits))
+    right = [result for result in results if result.error < 1e-2]
+    best = min(right, key=lambda result: result.microseconds)
+    return results, remember(device, {problem_key(params, kind, kind, fast): best.configuration})
+
+
+def _kind(dtype: torch.dtype) -> ElementType:
+    return {torch.float32: ElementType.F32, torch.float16: ElementType.F16, torch.bfloat16: ElementType.BF16}[dtype]
+
+
+def copy_bandwidth() -> float:
+    """Bytes per second, read plus written, of a large copy within the GPU's memory."""
+    source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    microseconds, _ = time_us([lambda: target.copy_(source)], 4)
+    return float(2 * source.numel() / microseconds * 1e6)
+
+
+def describe(device: CudaDevice) -> str:
+    """The GPU, driver, compiler and PyTorch in one line."""
+    return f"{device.identity}, PyTorch {torch.__version__}"
