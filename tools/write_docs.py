@@ -10,10 +10,11 @@ import sys
 from inspect import cleandoc
 from pathlib import Path
 
+from orinport.device.log import log_classes
 from orinport.rewrites import all_rewrites
 from orinport.rules.catalogue import rules
 from orinport.rules.pages import page
-from orinport.targets.catalogue import catalogue_rows, rows_elsewhere
+from orinport.targets.catalogue import catalogue_rows, log_messages, rows_elsewhere
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -24,6 +25,7 @@ def pages() -> dict[Path, str]:
     made[Path("rules/README.md")] = _rules_index()
     made |= {Path("rewrites") / f"{name}.md": text for name, text in _rewrite_pages().items()}
     made[Path("rewrites/README.md")] = _rewrites_index()
+    made[Path("rules/messages.md")] = _messages()
     return made
 
 
@@ -67,6 +69,44 @@ def _rules_index() -> str:
         "| row | what it says | why no rule |",
         "|---|---|---|",
         *(f"| {name} | {rows[name].text} | {reason} |" for name, reason in rows_elsewhere().items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+_GENERIC = "MSG01 (to 8.4), MSG03 (from 8.5); from 10.x on often none"
+
+
+def _messages() -> str:
+    """Messages of TensorRT and findings of orinport, in both directions."""
+    kinds = [kind for kind in log_classes() if kind.id.startswith("MSG")]
+    texts = {message.id: message.texts for message in log_messages().values()}
+    by_code: dict[str, list[str]] = {}
+    for kind in kinds:
+        for code in kind.codes:
+            by_code.setdefault(code, []).append(kind.id)
+    lines = [
+        "# Messages of TensorRT and findings of orinport",
+        "",
+        "What `orinport explain-log` recognises. X stands for a layer; versions are those in which the wording was seen.",
+        "",
+        "| message | wording | what it means | what to do | findings |",
+        "|---|---|---|---|---|",
+        *(
+            f"| {kind.id} | {'<br>'.join(f'`{text}`' for text in texts[kind.id])} ({kind.source}) | {kind.meaning} |"
+            f" {kind.help} | {', '.join(kind.codes)} |"
+            for kind in kinds
+        ),
+        "",
+        "## From finding to message",
+        "",
+        "A finding that sends a layer to the GPU and has no message of its own shows as the general one.",
+        "",
+        "| finding | what it says | message |",
+        "|---|---|---|",
+        *(
+            f"| [{rule.code}]({rule.code}.md) | {rule.title} | {', '.join(by_code.get(rule.code, [_GENERIC]))} |"
+            for rule in rules()
+        ),
     ]
     return "\n".join(lines) + "\n"
 

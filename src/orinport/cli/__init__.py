@@ -37,6 +37,10 @@ _COMMANDS = {
         "orinport.cli.matmul:matmul",
         "Rank the ways to put a matrix product on the DLA, and write the best one.",
     ),
+    "explain-log": (
+        "orinport.cli.explain_log:explain_log",
+        "Read a log of TensorRT: what went where and why, and what to do.",
+    ),
     "report": (
         "orinport.cli.report:report",
         "Render a bundle's report as HTML, Markdown, CSV, a trace or node data.",

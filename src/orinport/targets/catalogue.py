@@ -105,6 +105,8 @@ def log_messages() -> Mapping[str, LogMessage]:
                 table["seen"],
                 table["meaning"],
                 tuple(table["rows"]),
+                table["help"],
+                table["weight"],
             )
             for message_id, table in _read("messages").items()
         }

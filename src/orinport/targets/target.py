@@ -146,6 +146,10 @@ class LogMessage:
     """TensorRT versions or tools in which the wording occurs."""
     meaning: str
     rows: tuple[str, ...]
+    help: str = ""
+    """What to do; empty where there is nothing to do."""
+    weight: str = "note"
+    """`refusal`, `fatal` or `note`."""
 
 
 @dataclass(frozen=True, slots=True)
