@@ -125,7 +125,7 @@ def commands(build: PluginBuild) -> tuple[tuple[str, ...], ...]:
     ]
     if build.toolchain_file is not None:
         configure.append(f"-DCMAKE_TOOLCHAIN_FILE={build.toolchain_file}")
-    elif build.kernels and (nvcc := find_nvcc()) is not None:
+    if build.kernels and (nvcc := find_nvcc()) is not None:
         configure.append(f"-DCMAKE_CUDA_COMPILER={nvcc}")
     if build.strict:
         configure.append("-DORINPORT_WERROR=ON")
