@@ -109,7 +109,18 @@ class Shuffle:
         ways = [way for way in (_transpose_first(self), _transpose_last(self)) if way is not None]
         if ways:
             return min(ways, key=len)
-        return (("reshape", self.expand), ("transpose", self.perm), ("reshape", self.shape))
+        expand, perm = self._four()
+        return (("reshape", expand), ("transpose", perm), ("reshape", self.shape))
+
+    def _four(self) -> tuple[Dims, Dims]:
+        """`expand` and `perm` with ones up to four dimensions, as the DLA rearranges them; behind a batch that stays."""
+        missing = 4 - len(self.expand)
+        if missing <= 0 or len(self.before) != 4 or len(self.shape) != 4:
+            return self.expand, self.perm
+        head = int(self.perm[0] == 0 and self.before[0] == self.expand[0] == self.shape[0])
+        expand = (*self.expand[:head], *[1] * missing, *self.expand[head:])
+        perm = [axis if axis < head else axis + missing for axis in self.perm]
+        return expand, (*perm[:head], *range(head, head + missing), *perm[head:])
 
 
 def _shorten(expand: Dims, perm: Dims) -> tuple[Dims, Dims]:

@@ -13,8 +13,8 @@ that it is faster: slices that do not begin at whole atoms of channels cost copi
 The query, key and value projections of attention; box and class branches of a detection head.
 
 ## Refused
-Another kernel, stride, padding or dilation; groups; weights known at run time only; more channels than the DLA's limit;
-a board whose times nothing predicts.
+Another kernel, stride, padding or dilation; convolutions that conv-slices-to-convs took apart; groups; weights known at
+run time only; more channels than the DLA's limit; a board whose times nothing predicts.
 
 ## Safety
 exact: the same sums.
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from orinport.rewrites.builder import REWRITE as REWRITE_KEY
 from orinport.rewrites.catalogue._windows import Window, build_conv, read_window
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 
@@ -58,6 +59,8 @@ class FuseParallelConvs(Rewrite):
         beside = [each for each in context.consumers(value) if _reads(each, value, context)]
         if len(beside) < 2 or node not in beside:
             return None
+        if any(_was_apart(each) for each in beside):
+            return Refusal("they were one before, and its slices cost more or do not run on the DLA at this place")
         window = _window(node, context)
         if window is None:
             return Refusal("it has groups, or weights, bias or shapes that are not known")
@@ -104,6 +107,11 @@ def _reads(node: ir.Node, value: ir.Value, context: RewriteContext) -> bool:
     if node.op_type != "Conv" or not context.standard(node) or node.graph is not context.graph:
         return False
     return node.inputs[0] is value and all(other is not value for other in node.inputs[1:])
+
+
+def _was_apart(node: ir.Node) -> bool:
+    """The convolution comes from one that was taken apart: joining it again would never end."""
+    return "conv-slices-to-convs" in node.metadata_props.get(REWRITE_KEY, "").split(";")
 
 
 def _window(node: ir.Node, context: RewriteContext) -> Window | None:
