@@ -504,6 +504,22 @@ def test_a_refused_node_leaves_no_layers_behind() -> None:
     assert kinds(proto) == "UNSUPPORTED"
 
 
+def test_what_onnx_deprecates_is_taken_all_the_same() -> None:
+    proto = FAMILIES["GroupNormalization"][0]
+    model = load(proto)
+    assert any("deprecated" in (model.defect(item) or "") for item in model.graph)
+    assert kinds(proto).endswith("NORMALIZATION")
+
+
+def test_a_range_of_vectors_is_taken() -> None:
+    values = {"a": ints(0), "b": ints(5), "c": ints(1)}
+    proto = network(
+        [node("Range", ["a", "b", "c"], "r"), node("Add", ["r", "x"], "y")], {"x": ((5,), np.int64)}, ["y"], values
+    )
+    for version in ALL:
+        assert "UNSUPPORTED" not in kinds(proto, version)
+
+
 # --- names ---------------------------------------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ from onnx import numpy_helper
 from builders import LIGHT, light_path, network, node
 from orinport.cli.tensorrt import compare_with_parser, differences
 from orinport.device.tensorrt_rtx import REFERENCE_VERSION, ParsedNetwork, Session
+from orinport.errors import OrinportError
 from orinport.model import load
 from orinport.model.layer import Layer, LayerKind
 from orinport.model.lower import lower
@@ -271,6 +272,41 @@ def test_generated_networks(session: Session) -> None:
 @pytest.mark.slow
 def test_many_generated_networks(session: Session) -> None:
     assert _generated(session, range(60, 1000)) == []
+
+
+# --- loaded networks: constants folded, shapes made known ----------------------------------------------------
+
+
+def loaded_disagreement(session: Session, proto: onnx.ModelProto) -> str | None:
+    """How the layers that run differ between our lowering of the loaded model and the parser's."""
+    try:
+        model = load(proto)
+    except OrinportError:
+        return None
+    layers = lower(model, tensorrt=REFERENCE_VERSION)
+    parsed = session.parse(model)
+    if not parsed.parsed:
+        return None if refused(layers) else f"only the parser refuses it: {parsed.errors[0].message}"
+    reasons = [layer["reason"] for layer in layers if layer.kind is LayerKind.UNSUPPORTED]
+    if reasons:
+        return f"only we refuse it: {reasons[0]}"
+    found = differences(layers, parsed)
+    return found[0] if found else None
+
+
+def test_generated_networks_as_loaded(session: Session) -> None:
+    found = {seed: loaded_disagreement(session, Generator(seed).model()) for seed in range(40)}
+    assert {seed: text for seed, text in found.items() if text} == {}
+
+
+@pytest.mark.slow
+def test_operator_models_as_loaded(session: Session) -> None:
+    found = []
+    for name, proto in operator_cases()[::2]:
+        text = loaded_disagreement(session, proto)
+        if text and not any(name.startswith(start) for start in DIFFERENCES):
+            found.append(f"{name}: {text}")
+    assert found == []
 
 
 # --- the command line ----------------------------------------------------------------------------------------

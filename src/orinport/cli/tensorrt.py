@@ -47,6 +47,7 @@ _COMPARED: dict[str, tuple[str, ...]] = {
 _WITH_ALPHA = frozenset({"LEAKY_RELU", "ELU", "SELU", "CLIP", "HARD_SIGMOID", "SCALED_TANH", "THRESHOLDED_RELU"})
 _WITH_BETA = frozenset({"SELU", "CLIP", "HARD_SIGMOID", "SCALED_TANH"})
 _PLUGINS = frozenset({"PLUGIN", "PLUGIN_V2", "PLUGIN_V3"})
+_NEVER_FOLDED = _PLUGINS | {"RECURRENCE", "TRIP_LIMIT", "CONDITIONAL_OUTPUT"}
 
 
 def compare_with_parser(path: str | PathLike[str], target: str, shapes: Sequence[str] = ()) -> bool:
@@ -130,32 +131,25 @@ def _running(layers: Sequence[Layer]) -> list[Layer]:
 def _parsed_running(parsed: ParsedNetwork) -> list[ParsedLayer]:
     """The parsed layers without those that the builder folds."""
     constant: set[str] = set()
-    running = []
-    for layer in parsed.layers:
-        inputs = [tensor for tensor in layer.inputs if tensor is not None]
-        if layer.kind == "FILL":
-            folded = layer.attributes.get("op") == "LINSPACE" and _later_constants(layer, parsed)
-        elif layer.kind == "SHAPE":
-            folded = all(tensor.shape is not None and -1 not in tensor.shape for tensor in inputs)
-        elif layer.kind == "CONSTANT":
-            folded = True
-        else:
-            folded = bool(inputs) and all(tensor.name in constant for tensor in inputs)
-        if (
-            folded
-            and layer.kind not in _PLUGINS
-            and layer.kind not in {"RECURRENCE", "TRIP_LIMIT", "CONDITIONAL_OUTPUT"}
-        ):
-            constant.update(tensor.name for tensor in layer.outputs if tensor is not None)
-        else:
-            running.append(layer)
-    return running
+    known = -1
+    # Inputs of a FILL can be added after it, so once through the layers is not always enough.
+    while len(constant) > known:
+        known = len(constant)
+        for layer in parsed.layers:
+            if _folded(layer, constant):
+                constant.update(tensor.name for tensor in layer.outputs if tensor is not None)
+    return [layer for layer in parsed.layers if not _folded(layer, constant)]
 
 
-def _later_constants(fill: ParsedLayer, parsed: ParsedNetwork) -> bool:
-    """Whether the inputs of a FILL, which may be added after it, are constants."""
-    made = {tensor.name: layer.kind for layer in parsed.layers for tensor in layer.outputs if tensor is not None}
-    return all(tensor is None or made.get(tensor.name) in {"CONSTANT", "SHUFFLE", "CAST"} for tensor in fill.inputs)
+def _folded(layer: ParsedLayer, constant: set[str]) -> bool:
+    inputs = [tensor for tensor in layer.inputs if tensor is not None]
+    if layer.kind == "CONSTANT":
+        return True
+    if layer.kind == "SHAPE":
+        return all(tensor.shape is not None and -1 not in tensor.shape for tensor in inputs)
+    if layer.kind in _NEVER_FOLDED or (layer.kind == "FILL" and layer.attributes.get("op") != "LINSPACE"):
+        return False
+    return bool(inputs or layer.kind == "FILL") and all(tensor.name in constant for tensor in inputs)
 
 
 def _compare(mine: Layer, other: ParsedLayer) -> list[str]:

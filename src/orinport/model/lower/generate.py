@@ -109,7 +109,10 @@ def range_op(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     if dtype not in {DType.INT32, DType.INT64, DType.FP32}:
         raise Refused(f"A range of {dtype.value}.")
     if dtype is not DType.FP32 and net.parser.has("int64"):
-        vectors = [of_tensor(net.cast(net.tensor(o), DType.INT64)) for o in operands]
+        refs = [net.cast(net.tensor(o), DType.INT64) for o in operands]
+        if net.parser.has("range_of_vectors"):
+            refs = [net.squeeze(ref, [0]) if ref.shape == (1,) else ref for ref in refs]
+        vectors = [of_tensor(ref) for ref in refs]
     else:
         vectors = [of_operand(net, o) for o in operands]
     start, limit, delta = vectors
