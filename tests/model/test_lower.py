@@ -511,6 +511,17 @@ def test_what_onnx_deprecates_is_taken_all_the_same() -> None:
     assert kinds(proto).endswith("NORMALIZATION")
 
 
+def test_reverse_sequence_is_slices_before_8_6() -> None:
+    sizes = {"x": (4, 2, 3), "n": ((2,), np.int64)}
+    proto = network([node("ReverseSequence", ["x", "n"], "y")], sizes, ["y"])
+    layers = lowered(proto, "8.5.2")
+    runs = [layer.kind.value for layer in layers if not layer.is_constant]
+    assert runs.count("SLICE") == 2 * 4
+    assert runs.count("CONCATENATION") > 2
+    assert layers[-1].outputs[0].shape == (4, 2, 3)
+    assert kinds(proto, "8.6.2") == "REVERSE_SEQUENCE"
+
+
 def test_a_range_of_vectors_is_taken() -> None:
     values = {"a": ints(0), "b": ints(5), "c": ints(1)}
     proto = network(

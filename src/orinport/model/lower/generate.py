@@ -11,13 +11,15 @@ from orinport.model.layer import DType, LayerKind
 from orinport.model.lower.arguments import axis_of, has, integer, integers, need, real, refuse_types, whole_numbers
 from orinport.model.lower.elementwise import chain, or_equal, zeros_like
 from orinport.model.lower.network import Network, Ref, Refused, Unclear, Weights
-from orinport.model.lower.reduction import to_scalar
+from orinport.model.lower.reduction import axis_length, to_scalar
 from orinport.model.lower.reshape import transpose_to
 from orinport.model.lower.types import trt_type_of_code
 from orinport.model.lower.vector import (
     Vector,
+    add_slice,
     constant_of_shape,
     gather,
+    join,
     known,
     of_operand,
     of_tensor,
@@ -279,14 +281,61 @@ def trilu(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
 
 
 def reverse_sequence(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
-    """ReverseSequence to REVERSE_SEQUENCE. What TensorRT 8.5 makes of it, slices per element, is not followed."""
+    """ReverseSequence to REVERSE_SEQUENCE; before TensorRT 8.6 to slices and concatenations per element."""
     refuse_types(need(inputs, 0), DType.UINT8)
     ref, lengths = net.tensor(need(inputs, 0)), net.tensor(need(inputs, 1))
+    if not net.parser.has("reverse_sequence_layer"):
+        return [_reversed_by_slices(net, ref, lengths, integer(node, "batch_axis", 1))]
     attributes = {
         "batch_axis": integer(node, "batch_axis", 1),
         "sequence_axis": integer(node, "time_axis", 0),
     }
     return [net.add(LayerKind.REVERSE_SEQUENCE, (ref, lengths), ref.shape, ref.dtype, attributes)]
+
+
+def _reversed_by_slices(net: Network, ref: Ref, lengths: Ref, batch: int) -> Ref:
+    """Each element of the batch in two parts: the reversed one and the rest, one behind the other."""
+    if ref.shape is None or lengths.shape is None:
+        raise Unclear("The shape of an input is unknown.")
+    rank = len(ref.shape)
+    if rank < 2 or len(lengths.shape) != 1 or batch not in {0, 1}:
+        raise Refused("Its inputs do not fit.")
+    parts = []
+    for index in range(lengths.shape[0]):
+        item = _element(net, ref, batch, index)
+        length = of_tensor(net.slice(lengths, [index], [1], [1], base=None))
+        zeros, ones = known(*([0] * (rank - 2))), known(*([1] * (rank - 2)))
+        starts = join(net, v_sub(net, length, known(1)), zeros)
+        sizes = _with_lengths(net, length, item, range(1, rank - 1))
+        first = add_slice(net, item, starts, sizes, join(net, known(-1), ones), base=None)
+        starts = join(net, length, zeros)
+        rest = v_sub(net, of_tensor(axis_length(net, item, 0, (1,))), length)
+        sizes = _with_lengths(net, rest, item, range(1, rank - 1))
+        second = add_slice(net, item, starts, sizes, known(*([1] * (rank - 1))), base=None)
+        whole = net.concat([first, second], 0, base=None)
+        whole.shape = item.shape
+        parts.append(net.unsqueeze(whole, [batch]))
+    if not parts:
+        raise Refused("An empty batch.")
+    return net.concat(parts, batch)
+
+
+def _element(net: Network, ref: Ref, batch: int, index: int) -> Ref:
+    """One element of the batch."""
+    assert ref.shape is not None
+    rank = len(ref.shape)
+    other = of_tensor(axis_length(net, ref, 1 - batch, (1,)))
+    sizes = join(net, known(1), other) if batch == 0 else join(net, other, known(1))
+    sizes = _with_lengths(net, sizes, ref, range(2, rank))
+    starts = [0] * rank
+    starts[batch] = index
+    return net.squeeze(add_slice(net, ref, known(*starts), sizes, known(*([1] * rank)), base=None), [batch])
+
+
+def _with_lengths(net: Network, sizes: Vector, ref: Ref, axes: range) -> Vector:
+    for axis in axes:
+        sizes = join(net, sizes, of_tensor(axis_length(net, ref, axis, (1,))))
+    return sizes
 
 
 def non_max_suppression(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
