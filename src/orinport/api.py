@@ -350,14 +350,13 @@ def _name(source: Any) -> str:
 
 def _read_edges(path: Path) -> tuple[EdgeMapping, ...]:
     """The record of moved edges in a bundle's report. Raises OrinportError if it is no such report."""
-    import msgspec
-
+    from orinport.files import decode_json
     from orinport.rewrites.edges import EdgeMapping
 
     try:
-        document = msgspec.json.decode(path.read_bytes())
+        document = decode_json(path.read_bytes())
         return tuple(EdgeMapping.from_document(entry, str(entry["kind"])) for entry in document["io"])
     except OSError as error:
         raise OrinportError(f"{str(path)!r} cannot be read: {error.strerror}.", "Is the folder a bundle?") from error
-    except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise OrinportError(f"{str(path)!r} is not the report of a bundle.") from error

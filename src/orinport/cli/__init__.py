@@ -37,6 +37,10 @@ _COMMANDS = {
         "orinport.cli.matmul:matmul",
         "Rank the ways to put a matrix product on the DLA, and write the best one.",
     ),
+    "profile": (
+        "orinport.cli.profile:profile",
+        "Lay what a board measured beside the prediction, layer by layer.",
+    ),
     "explain-log": (
         "orinport.cli.explain_log:explain_log",
         "Read a log of TensorRT: what went where and why, and what to do.",

@@ -5,9 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from orinport.errors import OrinportError
+from orinport.files import decode_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,10 +23,10 @@ def read_report(path: Path) -> dict[str, Any]:
     try:
         if file.stat().st_size > _LARGEST:
             raise OrinportError(f"{str(file)!r} is too large for a report.")
-        document = msgspec.json.decode(file.read_bytes())
+        document = decode_json(file.read_bytes())
     except OSError as error:
         raise OrinportError(f"{str(file)!r} cannot be read: {error.strerror}.", "Give a bundle's folder.") from error
-    except msgspec.DecodeError as error:
+    except ValueError as error:
         raise OrinportError(f"{str(file)!r} is no JSON: {error}.", "Give a bundle's folder.") from error
     if not isinstance(document, dict) or "schema_version" not in document or "after" not in document:
         raise OrinportError(f"{str(file)!r} is not the report of a bundle.", "orinport prepare writes one.")
