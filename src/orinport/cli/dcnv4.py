@@ -113,8 +113,8 @@ def fuse(
     """
     import sys
 
-    from orinport.model.save import to_proto
     from orinport.dcnv4.projections import fuse_projections
+    from orinport.model.save import to_proto
 
     target = _target(output, f"{model.stem}-{'split' if reverse else 'fused'}.onnx", force, beside=model)
     fusion = fuse_projections(model, reverse=reverse, seed=seed)
