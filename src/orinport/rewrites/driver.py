@@ -142,7 +142,7 @@ class _Driver:
         self._names = Names(model)
         self._shared: dict[tuple[Any, ...], ir.Value] = {}
         self._digests = Digests()
-        self._proofs: dict[tuple[bytes, bytes, float], Proof] = {}
+        self._proofs: dict[tuple[bytes, bytes, float, bool], Proof] = {}
         self._verdicts: dict[bytes, frozenset[str]] = {}
         self._times: dict[bytes, float] = {}
         self._settled: set[tuple[Any, ...]] = set()
@@ -401,11 +401,11 @@ class _Driver:
         return self._verdicts[piece.digest]
 
     def _prove(self, rewrite: Rewrite, before: Piece, after: Piece) -> Proof:
-        key = (before.digest, after.digest, rewrite.error)
+        key = (before.digest, after.digest, rewrite.error, rewrite.finite)
         known = self._proofs.get(key)
         if known is not None:
             return Proof(known.cases, known.max_error, known.tolerance, known.equal, known.engine, True, known.detail)
-        proof = prove(before, after, seed=self._seed, bound=rewrite.error)
+        proof = prove(before, after, seed=self._seed, bound=rewrite.error, finite=rewrite.finite)
         self._proofs[key] = proof
         return proof
 

@@ -62,6 +62,9 @@ class Rewrite(ABC):
     """The largest absolute error that it states, for outputs of magnitude up to 1 or relative to the largest output
     above that: needed for `TOLERANCE`, and where rounding is amplified. The proof of every application holds it."""
 
+    finite: ClassVar[bool] = False
+    """For `TOLERANCE`: the same for finite numbers only, because products by zero spread an infinity or NaN. The
+    proof feeds none."""
     on_request: ClassVar[bool] = False
     """Applied only where it is selected by name: it serves the GPU alone, or undoes another rewrite."""
     for_speed: ClassVar[bool] = False

@@ -113,7 +113,7 @@ class Shuffle:
         return (("reshape", expand), ("transpose", perm), ("reshape", self.shape))
 
     def _four(self) -> tuple[Dims, Dims]:
-        """`expand` and `perm` with ones up to four dimensions, as the DLA rearranges them; behind a batch that stays."""
+        """`expand` and `perm` with ones up to four dimensions, as the DLA rearranges; behind a batch that stays."""
         missing = 4 - len(self.expand)
         if missing <= 0 or len(self.before) != 4 or len(self.shape) != 4:
             return self.expand, self.perm

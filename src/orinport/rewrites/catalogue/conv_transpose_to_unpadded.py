@@ -42,13 +42,15 @@ if TYPE_CHECKING:
     from orinport.rewrites.builder import Builder
     from orinport.rewrites.context import RewriteContext
 
-__all__ = ["REWRITE", "ConvTransposeToUnpadded"]
+__all__ = ["REWRITE", "ConvTransposeToUnpadded", "Deconvolution", "full_size", "read_deconvolution", "unpadded"]
 
 Ints = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Data:
+class Deconvolution:
+    """What a ConvTranspose does, output padding and automatic padding worked out."""
+
     kernel: Ints
     strides: Ints
     dilations: Ints
@@ -74,8 +76,8 @@ class ConvTransposeToUnpadded(Rewrite):
             return None
         if len(after) != 4:
             return Refusal(f"its result has {len(after)} dimensions")
-        data = _read(node, before, after, weights, context)
-        full = [_full(before[2 + i], data, i) for i in range(2)]
+        data = read_deconvolution(node, before, after, weights, context)
+        full = [full_size(before[2 + i], data, i) for i in range(2)]
         if (data.group, data.dilations, list(after[2:])) == (1, (1, 1), full):
             return None
         if not context.is_constant(node.inputs[1]):
@@ -106,7 +108,9 @@ class ConvTransposeToUnpadded(Rewrite):
         return (made,)
 
 
-def _read(node: ir.Node, before: Ints, after: Ints, weights: Ints, context: RewriteContext) -> _Data:
+def read_deconvolution(
+    node: ir.Node, before: Ints, after: Ints, weights: Ints, context: RewriteContext
+) -> Deconvolution:
     kernel = weights[2:]
     strides = tuple(int(step) for step in context.attribute(node, "strides", (1, 1)))
     dilations = tuple(
@@ -114,26 +118,26 @@ def _read(node: ir.Node, before: Ints, after: Ints, weights: Ints, context: Rewr
         for step, size in zip(context.attribute(node, "dilations", (1, 1)), kernel, strict=True)
     )
     pads = tuple(int(pad) for pad in context.attribute(node, "pads", (0, 0, 0, 0)))
-    data = _Data(kernel, strides, dilations, pads[:2], int(context.attribute(node, "group", 1)))
+    data = Deconvolution(kernel, strides, dilations, pads[:2], int(context.attribute(node, "group", 1)))
     mode = context.attribute(node, "auto_pad", "NOTSET")
     sizes = context.attribute(node, "output_shape")
     if mode == "VALID":
-        return _Data(kernel, strides, dilations, (0, 0), data.group)
+        return Deconvolution(kernel, strides, dilations, (0, 0), data.group)
     if mode in ("NOTSET", "") and sizes is None:
         return data
     more = context.attribute(node, "output_padding", (0, 0))
-    total = [_full(before[2 + i], data, i) + more[i] - after[2 + i] for i in range(2)]
+    total = [full_size(before[2 + i], data, i) + more[i] - after[2 + i] for i in range(2)]
     upper = mode == "SAME_UPPER"
     begin = tuple(pad // 2 if upper else pad - pad // 2 for pad in (max(0, each) for each in total))
-    return _Data(kernel, strides, dilations, begin, data.group)
+    return Deconvolution(kernel, strides, dilations, begin, data.group)
 
 
-def _full(size: int, data: _Data, axis: int) -> int:
+def full_size(size: int, data: Deconvolution, axis: int) -> int:
     """Length of the result without padding."""
     return (size - 1) * data.strides[axis] + (data.kernel[axis] - 1) * data.dilations[axis] + 1
 
 
-def _as_conv(node: ir.Node, data: _Data, builder: Builder) -> ir.Value:
+def _as_conv(node: ir.Node, data: Deconvolution, builder: Builder) -> ir.Value:
     """Stride 1: a convolution over the kernel turned around, padded by what the kernel reaches out."""
     value, stored = node.inputs[0], builder.context.constant(node.inputs[1])
     assert value is not None
@@ -151,13 +155,13 @@ def _as_conv(node: ir.Node, data: _Data, builder: Builder) -> ir.Value:
     return build_conv(builder, value, weights, builder.context.input(node, 2), window, data.group)
 
 
-def _deconvolve(node: ir.Node, data: _Data, builder: Builder) -> ir.Value:
+def _deconvolve(node: ir.Node, data: Deconvolution, builder: Builder) -> ir.Value:
     """The unpadded result of one deconvolution for each group."""
     value, weights, bias = node.inputs[0], node.inputs[1], builder.context.input(node, 2)
     assert value is not None
     assert weights is not None
     if data.group == 1:
-        return _one(value, weights, bias, data, builder)
+        return unpadded(value, weights, bias, data, builder)
     stored = builder.context.constant(weights)
     addend = builder.context.constant(bias)
     assert stored is not None
@@ -169,11 +173,13 @@ def _deconvolve(node: ir.Node, data: _Data, builder: Builder) -> ir.Value:
         own = builder.constant(stored[index * channels : (index + 1) * channels], "weights")
         added = None if addend is None else builder.constant(addend[index * each : (index + 1) * each], "bias")
         part = builder.slice(value, 1, index * channels, (index + 1) * channels)
-        parts.append(_one(part, own, added, data, builder))
+        parts.append(unpadded(part, own, added, data, builder))
     return builder.op("Concat", *parts, axis=1)
 
 
-def _one(value: ir.Value, weights: ir.Value, bias: ir.Value | None, data: _Data, builder: Builder) -> ir.Value:
+def unpadded(
+    value: ir.Value, weights: ir.Value, bias: ir.Value | None, data: Deconvolution, builder: Builder
+) -> ir.Value:
     batch, _, *size = builder.shape(value)
     return builder.op(
         "ConvTranspose",
@@ -185,7 +191,7 @@ def _one(value: ir.Value, weights: ir.Value, bias: ir.Value | None, data: _Data,
         pads=[0, 0, 0, 0],
         dilations=[1, 1],
         group=1,
-        shape=(batch, builder.shape(weights)[1], *(_full(length, data, axis) for axis, length in enumerate(size))),
+        shape=(batch, builder.shape(weights)[1], *(full_size(length, data, axis) for axis, length in enumerate(size))),
         dtype=builder.context.dtype(value),
     )
 

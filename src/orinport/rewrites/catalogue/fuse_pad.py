@@ -14,7 +14,7 @@ The DLA has no Pad, but every convolution and pool pads on its own.
 ## Refused
 Modes other than constant; other values than zero; padding of the batch or the channels; padding that takes away; pads
 known at run time only; an average pool that leaves padding of its own out of the count; a max pool over values that may
-be negative; padding as large as a pool's window.
+be negative; padding as large as the window.
 
 ## Safety
 exact: bit-equal.
@@ -29,6 +29,7 @@ from math import isinf
 from typing import TYPE_CHECKING, Any
 
 from orinport.rewrites.catalogue._windows import Window, read_window
+from orinport.rewrites.catalogue.conv_pads_to_pad import pads_too_much
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from orinport.rewrites.builder import Builder
     from orinport.rewrites.context import RewriteContext
 
-__all__ = ["REWRITE", "FusePad"]
+__all__ = ["REWRITE", "FusePad", "pad_value", "padding_of"]
 
 _NEVER_NEGATIVE = frozenset({"Abs", "Relu", "Sigmoid", "Softmax"})
 
@@ -61,7 +62,7 @@ class FusePad(Rewrite):
         shape, before, after = (context.shape(value) for value in (pad.inputs[0], padded, node.outputs[0]))
         if shape is None or before is None or after is None:
             return Refusal("the shape is not known")
-        added = _added(pad, len(shape), context)
+        added = padding_of(pad, len(shape), context)
         if isinstance(added, Refusal):
             return added
         kernel = _kernel(node, context)
@@ -72,6 +73,9 @@ class FusePad(Rewrite):
         if refusal is not None:
             return refusal
         total = [own + more for own, more in zip(window.pads, added, strict=True)]
+        joined = window.with_pads(tuple(total[: len(kernel)]), tuple(total[len(kernel) :]))
+        if node.op_type == "Conv" and pads_too_much(joined, context):
+            return Refusal("the padding would be as large as the kernel, which the DLA does not take")
         if node.op_type != "Conv" and any(pad >= kernel[axis % len(kernel)] for axis, pad in enumerate(total)):
             return Refusal("the padding is as large as the window")
         return Match((node, pad), (node.outputs[0],), total)
@@ -96,7 +100,7 @@ class FusePad(Rewrite):
         )
 
 
-def _added(pad: ir.Node, rank: int, context: RewriteContext) -> tuple[int, ...] | Refusal:
+def padding_of(pad: ir.Node, rank: int, context: RewriteContext) -> tuple[int, ...] | Refusal:
     """Padding of the spatial dimensions: those before, then those after."""
     if context.attribute(pad, "mode", "constant") != "constant":
         return Refusal(f"it pads in {context.attribute(pad, 'mode')} mode")
@@ -123,7 +127,7 @@ def _added(pad: ir.Node, rank: int, context: RewriteContext) -> tuple[int, ...] 
     return (*total[2:rank], *total[rank + 2 :])
 
 
-def _value(pad: ir.Node, context: RewriteContext) -> float | None:
+def pad_value(pad: ir.Node, context: RewriteContext) -> float | None:
     """What it pads with; None if that is known at run time only."""
     if context.opset < 11:
         return float(context.attribute(pad, "value", 0.0))
@@ -143,7 +147,7 @@ def _kernel(node: ir.Node, context: RewriteContext) -> tuple[int, ...] | None:
 
 def _unfit(node: ir.Node, pad: ir.Node, window: Window, context: RewriteContext) -> Refusal | None:
     """Why the operator's own padding is not the same as what Pad puts there."""
-    number = _value(pad, context)
+    number = pad_value(pad, context)
     if number is None:
         return Refusal("what it pads with is known at run time only")
     if node.op_type == "MaxPool":
