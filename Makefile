@@ -34,10 +34,10 @@ demo: $(STAMP) ## prepare ResNet-50 and a matrix product for the DLA
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/.installed-dev ## run the tests (under 10 minutes)
-	$(BIN)/python -m pytest -m 'not slow'
+	$(BIN)/python -m pytest -n auto -m 'not slow'
 
 test-slow: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -n auto -m slow
 
 test-all: test test-slow ## run the slow tests too
 
