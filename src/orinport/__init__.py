@@ -1,6 +1,6 @@
 """orinport ports neural networks to NVIDIA Orin, on its DLA and its GPU.
 
-`check`, `prepare`, `predict` and `verify` each take a path, bytes, an `onnx.ModelProto` or an onnx_ir model and return
+`check`, `prepare`, `predict`, `quantize` and `verify` each take a path, bytes, an `onnx.ModelProto` or an onnx_ir model and return
 a value; what a caller can get wrong is an `OrinportError`.
 """
 
@@ -10,12 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from orinport.api import check, plan_matmul, predict, prepare, verify
+    from orinport.api import check, plan_matmul, predict, prepare, quantize, verify
     from orinport.errors import MissingExtraError, OrinportError
 
 __version__ = "0.1.0"
 
-__all__ = ["MissingExtraError", "OrinportError", "__version__", "check", "plan_matmul", "predict", "prepare", "verify"]
+__all__ = ["MissingExtraError", "OrinportError", "__version__", "check", "plan_matmul", "predict", "prepare", "quantize", "verify"]
 
 _HOME = {
     "MissingExtraError": "orinport.errors",
@@ -24,6 +24,7 @@ _HOME = {
     "plan_matmul": "orinport.api",
     "predict": "orinport.api",
     "prepare": "orinport.api",
+    "quantize": "orinport.api",
     "verify": "orinport.api",
 }
 

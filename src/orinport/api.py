@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from orinport.matmul.planner import MatmulReport
     from orinport.model.layer import Tensor
     from orinport.model.model import Model
+    from orinport.precision.calibrate import CalibrationOptions
     from orinport.predict.prediction import Prediction
+    from orinport.quantization import Int8Options, QuantizeReport
     from orinport.results import CheckReport, PrepareReport, VerifyReport
     from orinport.rewrites.edges import EdgeMapping
     from orinport.rewrites.rewrite import Safety
     from orinport.targets.target import Precision, Target
 
-__all__ = ["DEFAULT_TARGET", "check", "plan_matmul", "predict", "prepare", "verify"]
+__all__ = ["DEFAULT_TARGET", "check", "plan_matmul", "predict", "prepare", "quantize", "verify"]
 
 DEFAULT_TARGET = "orin-agx-64gb/jp6.2"
 
@@ -71,6 +73,11 @@ def prepare(
     consent: Collection[Safety] | None = None,
     optimize: bool = False,
     keep: Mapping[str, str] | None = None,
+    data: str | Path | None = None,
+    preprocess: str | Path | None = None,
+    scales: str | Path | None = None,
+    calibration: CalibrationOptions | None = None,
+    ties: str = "all",
     progress: Callable[[str], None] | None = None,
 ) -> PrepareReport:
     """Rewrite a network until the DLA takes it, prove that it still computes the same, and write the bundle.
@@ -79,8 +86,9 @@ def prepare(
     existing bundle is replaced only with `force`. `keep_io` leaves the network's inputs and outputs alone.
     `consent` says which safety classes of rewrites may be applied, by default only exact ones. `optimize` leaves
     layers that the DLA takes to the GPU where that is predicted to be faster; `keep` maps names of layers or nodes to
-    `dla` or `gpu`. The input is never touched. Raises OrinportError if the model cannot be read, the target does not
-    exist, or the folder cannot be written.
+    `dla` or `gpu`. INT8 needs `data` to calibrate with, or `scales` from a file, as for `quantize`. The input is never
+    touched. Raises OrinportError if the model cannot be read, the target does not exist, or the folder cannot be
+    written.
     """
     from orinport.model.load import load
     from orinport.pipeline import prepare_model
@@ -97,7 +105,58 @@ def prepare(
         consent=consent,
         optimize=optimize,
         keep=keep,
+        int8=_int8(data, preprocess, scales, calibration, ties),
         progress=progress,
+    )
+
+
+def quantize(
+    model: Any,
+    *,
+    data: str | Path | None = None,
+    scales: str | Path | None = None,
+    target: str | Target = DEFAULT_TARGET,
+    shapes: str | Sequence[str] | Mapping[str, Sequence[int]] | None = None,
+    preprocess: str | Path | None = None,
+    calibration: CalibrationOptions | None = None,
+    ties: str = "all",
+    progress: Callable[[str], None] | None = None,
+) -> QuantizeReport:
+    """INT8 scales of a network, as the DLA wants them, and which tensors have none.
+
+    They come from `data` (a folder of pictures or arrays, a .npy or .npz file, or `FILE.py:FUNCTION`, which runs that
+    code), from the file `scales`, or from the network's own Q/DQ layers. `preprocess` is the TOML file that describes
+    how pictures become inputs, `calibration` how data becomes ranges. `ties` says which ranges are made equal: `all`
+    that documents demand, `except-products`, or `none`. Raises OrinportError for bad data, and if nothing gives scales.
+    """
+    from orinport.model.load import load
+    from orinport.quantization import quantize_model
+
+    options = _int8(data, preprocess, scales, calibration, ties)
+    return quantize_model(load(model, shapes=shapes), as_target(target), options, progress=progress)
+
+
+def _int8(
+    data: str | Path | None,
+    preprocess: str | Path | None,
+    scales: str | Path | None,
+    calibration: CalibrationOptions | None,
+    ties: str,
+) -> Int8Options:
+    from orinport.precision.calibrate import CalibrationOptions
+    from orinport.precision.ties import Ties
+    from orinport.quantization import Int8Options
+
+    try:
+        chosen = Ties(ties)
+    except ValueError:
+        raise OrinportError(f"{ties!r} is no choice of ties.", "Use all, except-products or none.") from None
+    return Int8Options(
+        data=None if data is None else str(data),
+        preprocess=None if preprocess is None else Path(preprocess),
+        scales=None if scales is None else Path(scales),
+        calibration=calibration or CalibrationOptions(),
+        ties=chosen,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from orinport.api import check_model, dla_clock, dla_judge
@@ -12,6 +13,7 @@ from orinport.model.save import save
 from orinport.placing import placed_anew
 from orinport.precision.half import to_half
 from orinport.predict.network import predict_network
+from orinport.quantization import Int8Options, quantise, require_source
 from orinport.results import PrepareReport
 from orinport.rewrites.driver import rewrite_model
 from orinport.rewrites.edges import move_edges
@@ -49,11 +51,11 @@ def prepare_model(
     consent: Collection[Safety] | None = None,
     optimize: bool = False,
     keep: Mapping[str, str] | None = None,
+    int8: Int8Options | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> PrepareReport:
     """Rewrite, prove, place and write; see `orinport.prepare`."""
-    if precision is Precision.INT8:
-        raise OrinportError("prepare writes FP16 bundles only: INT8 needs scales.", "Use --precision fp16.")
+    wanted = _int8_options(precision, int8)
     cores = int(target.hardware.figures["dla_cores"].value)
     if not 0 <= dla_core < cores:
         raise OrinportError(f"{target.hardware.title} has no DLA core {dla_core}.", f"Use 0 to {cores - 1}.")
@@ -74,10 +76,28 @@ def prepare_model(
     if optimize or keep:
         after, moved = placed_anew(after, written, optimize=optimize, wishes=keep or {}, standalone=standalone)
         notes = (*notes, *_moved_note(moved))
-    prediction, unpredicted = _predict(after)
-    report = PrepareReport(before, after, log, edges, proof, (*notes, *unpredicted), folder, FILES, prediction)
     options = BuildOptions(standalone=standalone, dla_core=dla_core, gpu_layers=moved)
-    return _write(report, written, options, force=force)
+    texts: dict[str, str] = {}
+    if wanted is not None:
+        quantised = quantise(model, rewritten, written, after, edges, wanted, progress=progress)
+        after, written, texts = quantised.after, quantised.model, quantised.texts
+        notes = (*notes, *quantised.notes)
+        options = replace(options, cache=quantised.cache, layer_precisions=quantised.layer_precisions)
+    prediction, unpredicted = _predict(after)
+    files = tuple(sorted((*FILES, *texts)))
+    report = PrepareReport(before, after, log, edges, proof, (*notes, *unpredicted), folder, files, prediction)
+    return _write(report, written, options, texts, force=force)
+
+
+def _int8_options(precision: Precision, given: Int8Options | None) -> Int8Options | None:
+    """The options of an INT8 bundle; None for FP16. Raises OrinportError if scales cannot come from anywhere."""
+    if precision is not Precision.INT8:
+        if given is not None and (given.data is not None or given.scales is not None):
+            raise OrinportError("Data and scales are for INT8 only.", "Add --precision int8.")
+        return None
+    wanted = given or Int8Options()
+    require_source(wanted)
+    return wanted
 
 
 def _moved_note(moved: tuple[str, ...]) -> tuple[str, ...]:
@@ -143,9 +163,9 @@ def _unproved(after: CheckReport, proof: VerifyReport | None) -> CheckReport:
     return after
 
 
-def _write(report: PrepareReport, model: Model, options: BuildOptions, *, force: bool) -> PrepareReport:
-    from dataclasses import replace
-
+def _write(
+    report: PrepareReport, model: Model, options: BuildOptions, more: Mapping[str, str], *, force: bool
+) -> PrepareReport:
     from orinport.report.bundle import prepare_document
     from orinport.report.html import report_html
     from orinport.report.json import dumps, plain
@@ -165,6 +185,7 @@ def _write(report: PrepareReport, model: Model, options: BuildOptions, *, force:
             "report.html": report_html(plain(document)),
             "report.json": dumps(document),
             "report.txt": prepare_text(report),
+            **more,
         }
         write_bundle(report.folder, scratch, texts)
     return report

@@ -29,6 +29,10 @@ _COMMANDS = {
         "orinport.cli.prepare:prepare",
         "Rewrite a network for the DLA and write the folder for the board.",
     ),
+    "quantize": (
+        "orinport.cli.quantize:quantize",
+        "Find INT8 scales from data, a file or Q/DQ layers, and write them as the target reads them.",
+    ),
     "predict": (
         "orinport.cli.predict:predict",
         "Predict time, bound, utilisation and bytes of every layer, without a board.",

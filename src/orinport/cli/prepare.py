@@ -8,12 +8,15 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from orinport.cli.options import ModelOptions, ModelPath, PlacementOptions, TargetOptions, progress, style
+from orinport.cli.quantize import CalibrationFlags, ScaleFlags
 
 __all__ = ["prepare"]
 
 _DEFAULT_TARGET = TargetOptions()
 _DEFAULT_MODEL = ModelOptions()
 _DEFAULT_PLACEMENT = PlacementOptions()
+_DEFAULT_SCALES = ScaleFlags()
+_DEFAULT_CALIBRATION = CalibrationFlags()
 
 
 def prepare(
@@ -23,6 +26,8 @@ def prepare(
     target: TargetOptions = _DEFAULT_TARGET,
     model_options: ModelOptions = _DEFAULT_MODEL,
     placement: PlacementOptions = _DEFAULT_PLACEMENT,
+    scales: ScaleFlags = _DEFAULT_SCALES,
+    calibration: CalibrationFlags = _DEFAULT_CALIBRATION,
     output: Annotated[
         Path | None,
         Parameter(name=["--output", "-o"], help="The folder to write; by default the model's name + .orin."),
@@ -36,7 +41,8 @@ def prepare(
 ) -> int:
     """Rewrite a network until the DLA takes it, prove that it still computes the same, and write the bundle.
 
-    The bundle holds model.onnx, build.sh, report.json and report.txt. The input file is never touched.
+    The bundle holds model.onnx, build.sh and the report; with --precision int8, which needs --data or --scales, also
+    the calibration cache. The input file is never touched.
     Exit status: 0 if every layer is `dla` afterwards, 1 if not, 2 if the model or the options are unusable.
     """
     import sys
@@ -57,6 +63,11 @@ def prepare(
         dla_core=dla_core,
         optimize=placement.optimize,
         keep=parse_wishes(placement.keep),
+        data=scales.data,
+        preprocess=scales.preprocess,
+        scales=scales.scales,
+        calibration=calibration.options(),
+        ties=calibration.ties,
         progress=progress,
     )
     progress("")

@@ -24,7 +24,17 @@ if TYPE_CHECKING:
 
 __all__ = ["BUNDLE_FILES", "BuildScript", "Workspace", "build_script", "require_free", "write_bundle"]
 
-BUNDLE_FILES = ("model.onnx", "model.onnx.data", "build.sh", "report.html", "report.json", "report.txt")
+BUNDLE_FILES = (
+    "model.onnx",
+    "model.onnx.data",
+    "calibration.cache",
+    "layer_precisions.txt",
+    "scales.json",
+    "build.sh",
+    "report.html",
+    "report.json",
+    "report.txt",
+)
 """Every file that a bundle may hold; the ones of an older bundle are replaced together."""
 
 
@@ -41,6 +51,7 @@ def build_script(target: Target, precision: Precision, placement: Placement, opt
     engine = "model.loadable" if options.standalone else "model.engine"
     arguments = ["--onnx=model.onnx", *build_arguments(target, precision, placement, options, engine=engine)]
     version = target.stack.tensorrt
+    precisions = '"--layerPrecisions=$(cat layer_precisions.txt)" \\\n  ' if options.layer_precisions else ""
     text = f"""#!/bin/sh
 # Builds {engine} from model.onnx on {target.hardware.title}
 # with {target.stack.title} (TensorRT {version}). Further arguments are handed on to trtexec.
@@ -56,7 +67,7 @@ if [ ! -x "$trtexec" ]; then
   exit 2
 fi
 set -- {shell_command("", arguments).strip()} \\
-  "$@"
+  {precisions}"$@"
 exec "$trtexec" "$@"
 """
     return BuildScript(text, engine)

@@ -25,6 +25,10 @@ class BuildOptions:
 
     standalone: bool = False
     dla_core: int = 0
+    cache: str = ""
+    """The calibration cache in the bundle's folder; empty without one."""
+    layer_precisions: bool = False
+    """The bundle holds `layer_precisions.txt`."""
     sram_mib: float | None = None
     """DLA managed SRAM per loadable in MiB; None leaves TensorRT's default."""
     gpu_layers: tuple[str, ...] = ()
@@ -65,6 +69,10 @@ def build_arguments(
         arguments.append("--fp16")
     if precision.value == "int8" and has_option("int8", version):
         arguments.append("--int8")
+    if options.cache:
+        arguments.append(f"--calib={options.cache}")
+    if options.layer_precisions:
+        arguments.append("--precisionConstraints=prefer")
     arguments += _io_formats(version, placement)
     if options.standalone:
         arguments.append("--buildDLAStandalone" if has_option("buildDLAStandalone", version) else "--safe")

@@ -1,0 +1,433 @@
+"""`calibrate`: run a network on data and watch every tensor, in bounded memory.
+
+Data is cut into shards of some samples. A shard gives one histogram for each tensor, and histograms add up to the
+same result in whatever order (see `histogram`), so that shards may run in several processes or on several
+machines, and a calibration that was interrupted goes on from its state file to identical scales.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from functools import lru_cache
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orinport.errors import MissingExtraError, OrinportError
+from orinport.model.layer import DType
+from orinport.model.model import dtype_of, shape_of
+from orinport.model.save import copy_model, save
+from orinport.precision.calibrators import METHODS, find_range
+from orinport.precision.data import DataSpec, InputSpec, Samples, open_data
+from orinport.precision.findings import constant_activation, nonfinite_activation
+from orinport.precision.histogram import Histogram
+from orinport.precision.scales import Origin, Scale, Scales
+from orinport.precision.state import read_state, write_state
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from orinport.model.model import Model
+    from orinport.rules.finding import Finding
+
+__all__ = ["CalibrationOptions", "Collected", "calibrate", "collect", "input_specs", "scales_of", "watched"]
+
+_FLOATS = frozenset({DType.FP32, DType.FP16, DType.FP64})
+_STATE_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationOptions:
+    """How data is watched and how ranges follow from it."""
+
+    method: str = "entropy"
+    percentile: float = 99.99
+    jobs: int = 1
+    """Processes."""
+    scheduler: str = ""
+    """Address of a dask scheduler whose workers take the shards (extra `fleet`)."""
+    state: Path | None = None
+    """File that keeps what is done; deleted at the end."""
+    samples: int = 0
+    """How many samples are used, from the first on; 0 for all."""
+    shard: int = 16
+    """Samples of one shard."""
+    elements: int = 1 << 16
+    """Elements of one tensor and sample that are counted in its histogram, evenly spread; 0 for all.
+
+    Extremes are always those of all elements.
+    """
+    megabytes: int = 384
+    """Memory for the tensors of one sample; if they are larger the sample runs several times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What was seen: a histogram for each tensor, and how many samples."""
+
+    histograms: Mapping[str, Histogram]
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Shard:
+    """Everything that another process needs for its part."""
+
+    model: str
+    data: DataSpec
+    start: int
+    stop: int
+    groups: tuple[tuple[str, ...], ...]
+    elements: int
+    threads: int
+    content: bytes = field(default=b"", repr=False)
+    """The model itself where the process may not see the file."""
+
+
+def calibrate(
+    model: Model,
+    data: str | os.PathLike[str],
+    *,
+    preprocess: str | os.PathLike[str] | None = None,
+    options: CalibrationOptions | None = None,
+    inputs: tuple[InputSpec, ...] | None = None,
+    feed: Callable[[Mapping[str, NDArray[Any]]], Mapping[str, NDArray[Any]]] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Scales:
+    """Scales of every floating-point tensor of `model` that exists at run time.
+
+    `inputs` and `feed` are for networks whose inputs were moved: `inputs` says what the data looks like, and
+    `feed` turns a sample into what the network takes. Raises OrinportError for bad data, for
+    networks that ONNX Runtime does not run, and for inputs without fixed shapes.
+    """
+    chosen = options or CalibrationOptions()
+    collected = collect(model, data, preprocess=preprocess, options=chosen, inputs=inputs, feed=feed, progress=progress)
+    return scales_of(collected, method=chosen.method, percentile=chosen.percentile)
+
+
+def scales_of(collected: Collected, *, method: str = "entropy", percentile: float = 99.99) -> Scales:
+    """Scales from what was collected, with findings on tensors that were constant or not finite."""
+    tensors: dict[str, Scale] = {}
+    findings: list[Finding] = []
+    for name, histogram in collected.histograms.items():
+        if histogram.nonfinite:
+            findings.append(nonfinite_activation(name, histogram.nonfinite, histogram.seen))
+        if histogram.low > histogram.high:
+            continue
+        if histogram.low == histogram.high:
+            findings.append(constant_activation(name, histogram.low))
+        largest = find_range(histogram, method, percentile=percentile)
+        smallest = float(np.finfo(np.float32).tiny) * 127
+        tensors[name] = Scale.of_range(largest, Origin.DATA) if largest > smallest else Scale.of_range(1.0, Origin.FREE)
+    spelled = f"{method} {percentile:g}" if method == "percentile" else method
+    return Scales(tensors, f"{spelled} on {collected.samples} samples", tuple(findings))
+
+
+def input_specs(model: Model) -> tuple[InputSpec, ...]:
+    """What the network takes. Raises OrinportError unless all shapes are fixed and all types are numbers."""
+    specs = []
+    for value in model.graph.inputs:
+        shape, dtype = shape_of(value), value.dtype
+        if shape is None:
+            raise OrinportError(f"The input {value.name!r} has no fixed shape.", "Give it with --shapes.")
+        if dtype is None or (not dtype.is_floating_point() and not dtype.is_integer() and dtype.name != "BOOL"):
+            raise OrinportError(f"The input {value.name!r} takes no numbers.")
+        specs.append(InputSpec(value.name or "", shape, str(np.dtype(dtype.numpy()))))
+    return tuple(specs)
+
+
+def watched(model: Model) -> dict[str, int]:
+    """The floating-point tensors of the main graph that exist at run time, with their bytes (0: not known)."""
+    values = [*model.graph.inputs, *(value for node in model.graph for value in node.outputs)]
+    found = {}
+    for value in values:
+        if value.name and value.const_value is None and dtype_of(value) in _FLOATS:
+            shape = shape_of(value)
+            found[value.name] = 0 if shape is None else 4 * int(np.prod(shape, dtype=np.int64))
+    return found
+
+
+def collect(
+    model: Model,
+    data: str | os.PathLike[str],
+    *,
+    preprocess: str | os.PathLike[str] | None = None,
+    options: CalibrationOptions | None = None,
+    inputs: tuple[InputSpec, ...] | None = None,
+    feed: Callable[[Mapping[str, NDArray[Any]]], Mapping[str, NDArray[Any]]] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Collected:
+    """Run `model` on the data and watch its tensors; see `calibrate`."""
+    chosen = options or CalibrationOptions()
+    _require_sane(chosen, feed is not None)
+    specs = input_specs(model) if inputs is None else inputs
+    spec = DataSpec(os.fspath(data), specs, "" if preprocess is None else os.fspath(preprocess))
+    samples = open_data(spec)
+    total = min(len(samples), chosen.samples) if chosen.samples else len(samples)
+    names = watched(model)
+    with tempfile.TemporaryDirectory(prefix="orinport-") as folder:
+        path = Path(folder) / "watched.onnx"
+        save(_with_outputs(model, names), path)
+        threads = max(1, (os.cpu_count() or 1) // chosen.jobs)
+        shards = [
+            _Shard(
+                str(path),
+                spec,
+                start,
+                min(start + chosen.shard, total),
+                _groups(names, chosen.megabytes),
+                chosen.elements,
+                threads,
+            )
+            for start in range(0, total, chosen.shard)
+        ]
+        signature = _signature(path, samples, preprocess, chosen, total)
+        done, histograms = read_state(chosen.state, signature)
+        left = [shard for shard in shards if shard.start not in done]
+        keeper = _Keeper(chosen.state, signature, done, histograms, total, progress)
+        with keeper:
+            for start, stop, part in _results(left, chosen, samples, feed):
+                keeper.take(start, stop, part)
+        _forget(path)
+    return Collected(keeper.histograms, total)
+
+
+def _require_sane(options: CalibrationOptions, fed: bool) -> None:
+    if options.method not in METHODS:
+        raise OrinportError(f"{options.method!r} is not a calibration method.", f"Use one of {', '.join(METHODS)}.")
+    if not 0 < options.percentile <= 100:
+        raise OrinportError(f"{options.percentile:g} is not a percentile.", "Use more than 0 and at most 100.")
+    if min(options.jobs, options.shard, options.megabytes) < 1 or min(options.samples, options.elements) < 0:
+        raise OrinportError("Numbers of processes, samples and elements must be positive.")
+    if fed and (options.jobs > 1 or options.scheduler):
+        raise OrinportError("A network whose inputs were moved is calibrated in one process.", "Leave --jobs out.")
+
+
+def _with_outputs(model: Model, names: Iterable[str]) -> Model:
+    """A copy whose watched tensors are outputs, in FP32 where ONNX Runtime gives them so."""
+    copy = copy_model(model)
+    graph = copy.ir.graph
+    wanted = set(names) - {value.name for value in graph.outputs} - {value.name for value in graph.inputs}
+    for node in graph:
+        for value in node.outputs:
+            if value.name in wanted:
+                graph.outputs.append(value)
+    return copy
+
+
+def _groups(names: Mapping[str, int], megabytes: int) -> tuple[tuple[str, ...], ...]:
+    """The tensors in groups that fit into memory at once."""
+    groups: list[list[str]] = [[]]
+    held = 0
+    for name, size in names.items():
+        if groups[-1] and held + size > megabytes << 20:
+            groups.append([])
+            held = 0
+        groups[-1].append(name)
+        held += size
+    return tuple(tuple(group) for group in groups)
+
+
+# ---------------------------------------------------------------------------------------------- shards
+
+
+def _results(
+    shards: list[_Shard],
+    options: CalibrationOptions,
+    samples: Samples,
+    feed: Callable[[Mapping[str, NDArray[Any]]], Mapping[str, NDArray[Any]]] | None,
+) -> Iterator[tuple[int, int, dict[str, Histogram]]]:
+    """Shards as they are done: first and last sample, and the histograms."""
+    if options.scheduler:
+        yield from _on_fleet(shards, options.scheduler)
+    elif options.jobs > 1 and len(shards) > 1:
+        yield from _in_processes(shards, options.jobs)
+    else:
+        for shard in shards:
+            yield shard.start, shard.stop, _run(shard, samples, feed)
+
+
+def _in_processes(shards: list[_Shard], jobs: int) -> Iterator[tuple[int, int, dict[str, Histogram]]]:
+    with ProcessPoolExecutor(min(jobs, len(shards)), mp_context=get_context("spawn")) as pool:
+        futures: dict[Future[dict[str, Histogram]], _Shard] = {pool.submit(run_shard, shard): shard for shard in shards}
+        try:
+            for future in as_completed(futures):
+                yield futures[future].start, futures[future].stop, future.result()
+        finally:
+            for future in futures:
+                future.cancel()
+
+
+def _on_fleet(shards: list[_Shard], scheduler: str) -> Iterator[tuple[int, int, dict[str, Histogram]]]:
+    """Shards on the workers of a dask scheduler; they need orinport, and the data under the same path."""
+    try:
+        from distributed import Client
+        from distributed import as_completed as completed
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("distributed", "fleet", "Calibration on several machines") from error
+    from dataclasses import replace
+
+    if not shards:
+        return
+    try:
+        client = Client(scheduler, timeout=20)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise OrinportError(f"The dask scheduler {scheduler!r} does not answer: {error}.") from error
+    with client:
+        content = client.scatter(Path(shards[0].model).read_bytes(), broadcast=True)
+        futures = {client.submit(run_shard_of, replace(shard), content, pure=False): shard for shard in shards}
+        for future in completed(list(futures)):
+            yield futures[future].start, futures[future].stop, future.result()
+
+
+def run_shard_of(shard: _Shard, content: bytes) -> dict[str, Histogram]:
+    """`run_shard` where the model comes as bytes."""
+    from dataclasses import replace
+
+    return run_shard(replace(shard, content=content, model=hashlib.sha256(content).hexdigest()))
+
+
+def run_shard(shard: _Shard) -> dict[str, Histogram]:
+    """The histograms of a shard, in whatever process this is called."""
+    return _run(shard, _samples(shard.data), None)
+
+
+@lru_cache(maxsize=2)
+def _samples(spec: DataSpec) -> Samples:
+    return open_data(spec)
+
+
+_SESSIONS: dict[tuple[str, int], Any] = {}
+
+
+def _session(shard: _Shard) -> Any:
+    """The session of a shard's model; one is kept for each process."""
+    import onnxruntime
+
+    key = (shard.model, shard.threads)
+    if key not in _SESSIONS:
+        _SESSIONS.clear()
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = shard.threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 4
+        try:
+            _SESSIONS[key] = onnxruntime.InferenceSession(
+                shard.content or shard.model, options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:
+            raise OrinportError(f"ONNX Runtime does not run the network: {_first_line(error)}.") from error
+    return _SESSIONS[key]
+
+
+def _forget(path: Path) -> None:
+    for key in [key for key in _SESSIONS if key[0] == str(path)]:
+        del _SESSIONS[key]
+
+
+def _run(
+    shard: _Shard,
+    samples: Samples,
+    feed: Callable[[Mapping[str, NDArray[Any]]], Mapping[str, NDArray[Any]]] | None,
+) -> dict[str, Histogram]:
+    session = _session(shard)
+    given = {value.name for value in session.get_inputs()}
+    histograms = {name: Histogram() for group in shard.groups for name in group}
+    for index in range(shard.start, shard.stop):
+        sample: Mapping[str, NDArray[Any]] = samples[index]
+        if feed is not None:
+            sample = feed(sample)
+        for group in shard.groups:
+            for name in group:
+                if name in given:
+                    histograms[name].add(sample[name], sample=index, limit=shard.elements)
+            wanted = [name for name in group if name not in given]
+            for name, array in zip(wanted, _outputs(session, wanted, sample), strict=True):
+                histograms[name].add(array, sample=index, limit=shard.elements)
+    return histograms
+
+
+def _outputs(session: Any, wanted: list[str], sample: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    if not wanted:
+        return []
+    try:
+        outputs: list[NDArray[Any]] = session.run(wanted, dict(sample))
+    except Exception as error:
+        raise OrinportError(f"ONNX Runtime fails on the data: {_first_line(error)}.") from error
+    return outputs
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+# ---------------------------------------------------------------------------------------------- state
+
+
+def _signature(
+    path: Path, samples: Samples, preprocess: str | os.PathLike[str] | None, options: CalibrationOptions, total: int
+) -> str:
+    """Changes with everything that the histograms depend on."""
+    digest = hashlib.sha256()
+    for file in sorted(path.parent.iterdir()):
+        with file.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    digest.update(f"{samples.identity} {options.shard} {options.elements} {total}".encode())
+    if preprocess is not None:
+        digest.update(Path(preprocess).read_bytes())
+    return digest.hexdigest()
+
+
+class _Keeper:
+    """Adds shards up, tells of the progress, and writes the state now and then and on the way out."""
+
+    def __init__(
+        self,
+        state: Path | None,
+        signature: str,
+        done: dict[int, int],
+        histograms: dict[str, Histogram],
+        total: int,
+        progress: Callable[[str], None] | None,
+    ) -> None:
+        self.state, self.signature, self.done, self.histograms = state, signature, done, histograms
+        self.total, self.progress = total, progress
+        self.saved = self.started = time.monotonic()
+        self.before = sum(stop - start for start, stop in done.items())
+
+    def __enter__(self) -> _Keeper:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self.state is None:
+            return
+        if kind is None:
+            self.state.unlink(missing_ok=True)
+        elif self.done:
+            write_state(self.state, self.signature, self.done, self.histograms)
+
+    def take(self, start: int, stop: int, part: Mapping[str, Histogram]) -> None:
+        """Add one shard."""
+        for name, histogram in part.items():
+            self.histograms.setdefault(name, Histogram()).merge(histogram)
+        self.done[start] = stop
+        now = time.monotonic()
+        if self.state is not None and now - self.saved > _STATE_SECONDS:
+            write_state(self.state, self.signature, self.done, self.histograms)
+            self.saved = now
+        if self.progress is not None:
+            self.progress(self._words(now))
+
+    def _words(self, now: float) -> str:
+        seen = sum(stop - start for start, stop in self.done.items())
+        rate = (seen - self.before) / max(now - self.started, 1e-9)
+        return f"calibrating: {seen} of {self.total} samples, {(self.total - seen) / max(rate, 1e-9):.0f} s left"

@@ -1,0 +1,203 @@
+"""What is noticed about scales: findings with codes Q0xx, whose pages are the modules of `precision.catalogue`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orinport.rules.finding import Finding
+from orinport.targets.catalogue import catalogue_rows
+from orinport.targets.target import Confidence
+from orinport.words import count
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orinport.model.layer import Layer
+    from orinport.targets.target import RuleRow
+
+__all__ = [
+    "absurd_range",
+    "conflicting_scales",
+    "constant_activation",
+    "fused_convolution",
+    "invalid_scale",
+    "missing_scale",
+    "nonfinite_activation",
+    "repeated_entry",
+    "tied_ranges",
+    "unknown_tensor",
+    "weight_scales",
+]
+
+_MEASURED = "measured on the given data"
+_GIVEN = "the given file"
+_NAMES_SHOWN = 3
+
+
+def _finding(
+    code: str,
+    message: str,
+    advice: str,
+    *,
+    value: object = None,
+    limit: object = None,
+    source: str = _GIVEN,
+    confidence: Confidence = Confidence.OBSERVED,
+    layer: Layer | None = None,
+    rows: tuple[str, ...] = (),
+) -> Finding:
+    name, nodes = ("", ()) if layer is None else (layer.name, layer.nodes)
+    return Finding(code, name, nodes, message, value, limit, advice, None, source, confidence, None, rows)
+
+
+def _of_row(row: str | RuleRow) -> tuple[str, Confidence, tuple[str, ...]]:
+    spoken = catalogue_rows()[row] if isinstance(row, str) else row
+    return spoken.source, spoken.confidence, (spoken.id,)
+
+
+def some(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
+    shown = ", ".join(repr(name) for name in names[:_NAMES_SHOWN])
+    more = len(names) - _NAMES_SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def missing_scale(layer: Layer, names: Sequence[str], region: int) -> Finding:
+    """A DLA layer with tensors that have no scale."""
+    source, confidence, rows = _of_row("I01")
+    have = "has" if len(names) == 1 else "have"
+    return _finding(
+        "Q001",
+        f"{some(names)} {have} no scale: the layer runs in FP16, in DLA region {region}, or is refused where FP16 is off.",
+        "Calibrate with data that reaches this layer, or give the scale in a JSON file.",
+        value=len(names),
+        limit=0,
+        source=source,
+        confidence=confidence,
+        layer=layer,
+        rows=rows,
+    )
+
+
+def conflicting_scales(name: str, scales: Sequence[float]) -> Finding:
+    """One tensor with several quantisers of different scales."""
+    chosen = max(scales)
+    return _finding(
+        "Q002",
+        f"{name!r} is quantised with {count(len(scales), 'different scale')}: {', '.join(f'{s:.6g}' for s in sorted(scales))};"
+        f" the DLA has one scale a tensor, and the largest, {chosen:.6g}, is taken, so that nothing saturates.",
+        "Give both quantisers one scale when training or calibrating, e.g. by one shared quantiser.",
+        value=max(scales) / min(scales),
+        limit=1,
+    )
+
+
+def repeated_entry(name: str, first: float, second: float) -> Finding:
+    """A file that holds two scales of one name."""
+    return _finding(
+        "Q002",
+        f"{name!r} has two scales, {first:.6g} and {second:.6g}; the larger is taken.",
+        "Remove one of the two lines.",
+        value=max(first, second) / min(first, second),
+        limit=1,
+    )
+
+
+def invalid_scale(name: str, value: float) -> Finding:
+    """A scale that is NaN, infinite, zero or negative."""
+    return _finding(
+        "Q003",
+        f"The scale of {name!r} is {value:g}, which is not a finite positive number; it is left out.",
+        "Calibrate the tensor again.",
+        value=value,
+        limit="> 0",
+    )
+
+
+def weight_scales(names: Sequence[str], largest: float) -> Finding:
+    """Weights whose scales are not max |w| / 127 of each output channel."""
+    return _finding(
+        "Q004",
+        f"The weights {some(names)} are quantised with scales other than max |w| / 127 of each output channel"
+        f" (up to {largest:.3g} times as large); TensorRT quantises weights itself, by that rule, so they are rounded once more.",
+        "Quantise weights by output channel with their largest magnitude.",
+        value=largest,
+        limit=1,
+        source="NVIDIA/Deep-Learning-Accelerator-SW, qdq-translator",
+    )
+
+
+def tied_ranges(layer: Layer, names: Sequence[str], factor: float, worst: str, row: RuleRow) -> Finding:
+    """Ranges that were widened because the DLA wants them equal."""
+    source, confidence, rows = _of_row(row)
+    return _finding(
+        "Q005",
+        f"The DLA wants one range for {some(names)}; the widest is taken, and {worst!r} loses a factor of {factor:.3g} in"
+        " resolution.",
+        "Train or calibrate with a shared range, or run the layer in FP16.",
+        value=factor,
+        limit=1,
+        source=source,
+        confidence=confidence,
+        layer=layer,
+        rows=rows,
+    )
+
+
+def unknown_tensor(names: Sequence[str]) -> Finding:
+    """Scales for tensors that the network does not have."""
+    what = "is no tensor" if len(names) == 1 else "are no tensors"
+    return _finding(
+        "Q006",
+        f"{some(names)} {what} of the network that a layer reads or writes at run time; the scales have no effect.",
+        "Check that the scales were made for this network and its tensor names.",
+        value=len(names),
+        limit=0,
+    )
+
+
+def absurd_range(name: str, range_: float, why: str) -> Finding:
+    """A range that no activation of a working network has."""
+    return _finding(
+        "Q007",
+        f"The range of {name!r} is {range_:.3g}: {why}.",
+        "Look at the tensor on real data before trusting the scale.",
+        value=range_,
+    )
+
+
+def constant_activation(name: str, value: float) -> Finding:
+    """A tensor that has one value, or only zeros, on all data."""
+    what = "only zeros" if value == 0 else f"only the value {value:.6g}"
+    return _finding(
+        "Q008",
+        f"{name!r} holds {what} on all data, so its scale says nothing about other data.",
+        "Calibrate with data that makes this part of the network active.",
+        value=value,
+        source=_MEASURED,
+    )
+
+
+def nonfinite_activation(name: str, number: int, seen: int) -> Finding:
+    """NaN or infinities in a tensor."""
+    return _finding(
+        "Q009",
+        f"{number} of {seen} elements of {name!r} are NaN or infinite on the data; they are left out of the scale.",
+        "Find out where the network overflows, and give it the data that it was trained on.",
+        value=number,
+        limit=0,
+        source=_MEASURED,
+    )
+
+
+def fused_convolution(layer: Layer, name: str, other: str) -> Finding:
+    """A convolution output with the mark 1.0."""
+    return _finding(
+        "Q010",
+        f"{name!r} has no scale of its own and gets 1.0, by which the DLA's compiler fuses the convolution with the addition"
+        f" behind it; the other operand {other!r} has a scale. On the GPU 1.0 would be wrong.",
+        "Build for the DLA only, or quantise the convolution's output too.",
+        value=1.0,
+        source="NVIDIA/Deep-Learning-Accelerator-SW, qdq-translator (DLA software 3.13 and newer)",
+        layer=layer,
+    )

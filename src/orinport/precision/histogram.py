@@ -1,0 +1,135 @@
+"""`Histogram`: the magnitudes of one tensor, in bounded memory, without knowing their range beforehand.
+
+Bins are `2**exponent / BINS` wide, and the exponent is that of the largest magnitude so far. When it grows, bins
+are folded in pairs: the edges of the coarser bins are edges of the finer ones, and a multiplication by a power of
+two is exact in binary floating point, so every value lies in the same bin as if the range had been known from the
+beginning. Counts are integers. Hence the result depends neither on the order of the data, nor on how it is
+divided among processes, nor on interruptions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import frexp
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["BINS", "Histogram"]
+
+BINS = 8192
+"""Between 4097 and 8192 of them are in use, because the largest magnitude is at least half of `2**exponent`."""
+
+_BITS = 13
+_EMPTY = -(1 << 30)
+_CHUNK = 1 << 16
+_SMALL_EXPONENT = -100
+"""Below this exponent the factor to the bins would overflow in binary32."""
+
+
+@dataclass(slots=True)
+class Histogram:
+    """Counts of magnitudes, and the exact extremes, of everything that was added."""
+
+    exponent: int = _EMPTY
+    counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(BINS, np.int64))
+    low: float = float("inf")
+    high: float = float("-inf")
+    seen: int = 0
+    """Elements looked at for the extremes."""
+    nonfinite: int = 0
+    """Elements that are NaN or infinite; they count nowhere else."""
+
+    @property
+    def largest(self) -> float:
+        """The largest magnitude; 0 if nothing finite was seen."""
+        return max(abs(self.low), abs(self.high)) if self.low <= self.high else 0.0
+
+    @property
+    def width(self) -> float:
+        """Width of a bin; 0 if only zeros were seen."""
+        return 0.0 if self.exponent == _EMPTY else float(np.ldexp(1.0, self.exponent - _BITS))
+
+    @property
+    def used(self) -> int:
+        """Number of bins up to the one that holds the largest magnitude."""
+        return 0 if self.exponent == _EMPTY else min(BINS, int(self.largest / self.width) + 1)
+
+    def add(self, array: NDArray[Any], *, sample: int = 0, limit: int = 0) -> None:
+        """Add the elements of `array`.
+
+        The extremes are those of all elements. With a `limit`, at most about so many elements, evenly spread,
+        are counted; `sample` shifts which ones.
+        """
+        values = np.ascontiguousarray(array).reshape(-1).astype(np.float32, copy=False)
+        if not values.size:
+            return
+        self.seen += values.size
+        low, high = float(values.min()), float(values.max())
+        if not (np.isfinite(low) and np.isfinite(high)):
+            finite = values[np.isfinite(values)]
+            self.nonfinite += values.size - finite.size
+            values = finite
+            if not values.size:
+                return
+            low, high = float(values.min()), float(values.max())
+        self.low, self.high = min(self.low, low), max(self.high, high)
+        self._reach(max(abs(low), abs(high)))
+        self._count(_spread(values, sample, limit))
+
+    def _reach(self, magnitude: float) -> None:
+        if magnitude > 0 and (exponent := frexp(magnitude)[1]) > self.exponent:
+            self._fold_to(exponent)
+
+    def _fold_to(self, exponent: int) -> None:
+        steps = exponent - self.exponent
+        if self.exponent == _EMPTY or steps >= _BITS:
+            total = self.counts.sum()
+            self.counts = np.zeros(BINS, np.int64)
+            self.counts[0] = total
+        else:
+            folded = self.counts.reshape(-1, 1 << steps).sum(axis=1)
+            self.counts = np.zeros(BINS, np.int64)
+            self.counts[: folded.size] = folded
+        self.exponent = exponent
+
+    def _count(self, values: NDArray[np.float32]) -> None:
+        if self.exponent == _EMPTY:
+            self.counts[0] += values.size
+            return
+        wide = np.float64 if self.exponent < _SMALL_EXPONENT else np.float32
+        factor = wide(np.ldexp(1.0, _BITS - self.exponent))
+        for start in range(0, values.size, _CHUNK):
+            scaled = np.abs(values[start : start + _CHUNK]) * factor
+            self.counts += np.bincount(scaled.astype(np.intp), minlength=BINS)
+
+    def merge(self, other: Histogram) -> None:
+        """Add everything that `other` has seen."""
+        self.seen += other.seen
+        self.nonfinite += other.nonfinite
+        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
+        counts, exponent = other.counts, other.exponent
+        if exponent == _EMPTY or exponent < self.exponent:
+            lifted = Histogram(exponent, counts.copy())
+            if self.exponent != _EMPTY:
+                lifted._fold_to(self.exponent)
+            counts = lifted.counts
+        elif exponent > self.exponent:
+            self._fold_to(exponent)
+        self.counts = self.counts + counts
+
+    def folded(self, factor: int) -> NDArray[np.int64]:
+        """Counts in bins `factor` times as wide, up to the one that holds the largest magnitude."""
+        bins = self.counts.reshape(-1, factor).sum(axis=1)
+        return bins[: -(-self.used // factor)]
+
+
+def _spread(values: NDArray[np.float32], sample: int, limit: int) -> NDArray[np.float32]:
+    """About `limit` of the values, evenly spread, beginning at a place that depends on `sample`."""
+    if not limit or values.size <= limit:
+        return values
+    step = -(-values.size // limit) | 1
+    return values[(sample * 7919) % step :: step]

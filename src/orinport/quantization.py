@@ -1,0 +1,257 @@
+"""INT8 scales on their way through the rooms: from data or a file to what a target's software reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from orinport.errors import OrinportError
+from orinport.model.layer import DType
+from orinport.precision.cache import cache_text, is_safe_layer_name, layer_precisions, read_scales, scales_json
+from orinport.precision.calibrate import CalibrationOptions, calibrate, input_specs
+from orinport.precision.complete import complete, constant_scales
+from orinport.precision.coverage import Coverage, check_scales, coverage
+from orinport.precision.scales import Scales
+from orinport.precision.ties import Ties, tie
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from orinport.model.layer import Layer
+    from orinport.model.model import Model
+    from orinport.placement.placement import IOFormat, Placement
+    from orinport.results import CheckReport
+    from orinport.rewrites.edges import EdgeMapping
+    from orinport.rules.finding import Finding
+    from orinport.targets.target import Target
+
+__all__ = [
+    "Int8Options",
+    "QuantizeReport",
+    "cache_files",
+    "find_scales",
+    "finish",
+    "quantise",
+    "quantize_model",
+    "require_source",
+    "with_scaled_edges",
+    "write_scales",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Int8Options:
+    """Where scales come from, and what is done about them."""
+
+    data: str | None = None
+    preprocess: Path | None = None
+    scales: Path | None = None
+    """A calibration cache or JSON file, in place of data."""
+    calibration: CalibrationOptions = field(default_factory=CalibrationOptions)
+    ties: Ties = Ties.ALL
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizeReport:
+    """A network and its scales on a target."""
+
+    model: Model
+    """The network that the scales belong to: without Q/DQ layers."""
+    target: Target
+    scales: Scales
+    coverage: Coverage
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What was noticed while the scales were found, and which tensors have none."""
+        return (*self.scales.findings, *self.coverage.findings)
+
+
+def quantize_model(
+    model: Model,
+    target: Target,
+    options: Int8Options,
+    *,
+    progress: Callable[[str], None] | None = None,
+) -> QuantizeReport:
+    """Scales of a network as it is; see `orinport.quantize`."""
+    from orinport.api import check_model
+    from orinport.targets.target import Precision
+
+    scales = find_scales(model, model, (), options, progress=progress)
+    return finish(scales, model, check_model(model, target, Precision.INT8), options)
+
+
+def find_scales(
+    original: Model,
+    written: Model,
+    edges: Sequence[EdgeMapping],
+    options: Int8Options,
+    *,
+    progress: Callable[[str], None] | None = None,
+) -> Scales:
+    """Scales of `written` as they come from data, which is what `original` takes, or from a file.
+
+    Raises OrinportError if there is neither.
+    """
+    require_source(options)
+    if options.scales is not None:
+        return read_scales(options.scales)
+    assert options.data is not None
+    return calibrate(
+        written,
+        options.data,
+        preprocess=options.preprocess,
+        options=options.calibration,
+        inputs=input_specs(original),
+        feed=_feed(edges),
+        progress=progress,
+    )
+
+
+def require_source(options: Int8Options) -> None:
+    """Raise OrinportError unless scales come from exactly one place."""
+    if options.data is not None and options.scales is not None:
+        raise OrinportError("Scales come from data or from a file, not from both.", "Give --data or --scales.")
+    if options.data is None and options.scales is None:
+        raise OrinportError(
+            "INT8 needs a scale for every tensor, and there are neither data nor scales.",
+            "Give --data with calibration data, or --scales with a calibration cache or a JSON file.",
+        )
+
+
+def _feed(
+    edges: Sequence[EdgeMapping],
+) -> Callable[[Mapping[str, NDArray[Any]]], Mapping[str, NDArray[Any]]] | None:
+    """Turns a sample of the original network into one of the network whose edges were moved."""
+    moved = {edge.name: edge for edge in edges if edge.kind == "input"}
+    if not moved:
+        return None
+
+    def to_board(sample: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
+        return {name: moved[name].to_board(array) if name in moved else array for name, array in sample.items()}
+
+    return to_board
+
+
+def finish(scales: Scales, model: Model, report: CheckReport, options: Int8Options) -> QuantizeReport:
+    """Complete scales for the layers of `report`, equal where the DLA wants them so, and what still lacks one."""
+    layers = tuple(row.layer for row in report.layers)
+    regions = _regions(report)
+    outputs = {tensor.name for tensor in model.outputs}
+    noticed = check_scales(scales, layers) if options.scales is not None else ()
+    full = complete(scales.merged(constant_scales(model, layers), noticed), layers, outputs)
+    tied = tie(full, [layer for region in regions for layer in region], report.target, options.ties)
+    return QuantizeReport(model, report.target, tied, coverage(tied, regions))
+
+
+def _regions(report: CheckReport) -> tuple[tuple[Layer, ...], ...]:
+    """The DLA's regions; with TensorRT 11, where no verdict is certain in INT8, everything that runs."""
+    if report.target.stack.strongly_typed:
+        return (tuple(row.layer for row in report.layers if not row.layer.folds),)
+    return tuple(region.layers for region in report.placement.regions if region.device == "dla")
+
+
+@dataclass(frozen=True, slots=True)
+class Quantised:
+    """What INT8 adds to a bundle."""
+
+    after: CheckReport
+    model: Model
+    texts: dict[str, str]
+    notes: tuple[str, ...]
+    cache: str
+    layer_precisions: bool
+
+
+def quantise(
+    original: Model,
+    rewritten: Model,
+    written: Model,
+    after: CheckReport,
+    edges: Sequence[EdgeMapping],
+    options: Int8Options,
+    *,
+    progress: Callable[[str], None] | None = None,
+) -> Quantised:
+    """Find the scales of the rewritten network and put them where the target's software looks for them.
+
+    `written` is what the bundle is going to hold, `after` the report on it.
+    """
+    scales = find_scales(original, rewritten, edges, options, progress=progress)
+    report = finish(scales, written, after, options)
+    findings = tuple(finding for finding in after.findings if finding.code != _ASKS_FOR_SCALES)
+    after = replace(
+        after,
+        findings=(*findings, *report.findings),
+        placement=with_scaled_edges(after.placement, report.scales, after.target),
+    )
+    done = report.coverage
+    covered = (
+        f"{done.covered} of {len(done.tensors)} tensors on the DLA have a scale ({report.scales.method or 'given'})"
+    )
+    texts = {"scales.json": scales_json(report.scales)}
+    caches, notes = cache_files(report)
+    return Quantised(
+        after,
+        written,
+        {**texts, **caches},
+        (covered, *notes),
+        "calibration.cache",
+        "layer_precisions.txt" in caches,
+    )
+
+
+_ASKS_FOR_SCALES = "DLA204"
+"""The note that INT8 needs scales."""
+
+
+def cache_files(report: QuantizeReport) -> tuple[dict[str, str], tuple[str, ...]]:
+    """`calibration.cache` and, where layers run in FP16, `layer_precisions.txt`; and notes on what is not in them."""
+    names = [layer.name for layer in report.coverage.fp16_layers]
+    safe = [name for name in names if is_safe_layer_name(name)]
+    texts = {"calibration.cache": cache_text(report.scales.tensors, report.target.stack.tensorrt)}
+    if safe:
+        texts["layer_precisions.txt"] = layer_precisions(safe) + "\n"
+    left = [name for name in names if name not in safe]
+    if not left:
+        return texts, ()
+    return texts, (
+        f"{len(left)} layers without scales have names that --layerPrecisions cannot hold, the first {left[0]!r};"
+        " TensorRT runs them in FP16 of its own accord",
+    )
+
+
+def with_scaled_edges(placement: Placement, scales: Scales, target: Target) -> Placement:
+    """Inputs and outputs in INT8 only where they have a scale, and not at all where types decide."""
+
+    def checked(edge: IOFormat) -> IOFormat:
+        if edge.dtype is not DType.INT8 or (edge.name in scales and not target.stack.strongly_typed):
+            return edge
+        reason = "the network's own types decide" if target.stack.strongly_typed else "it has no INT8 scale"
+        return replace(edge, dtype=DType.FP16, format="chw16", reason=reason)
+
+    return replace(
+        placement,
+        inputs=tuple(checked(edge) for edge in placement.inputs),
+        outputs=tuple(checked(edge) for edge in placement.outputs),
+    )
+
+
+def write_scales(report: QuantizeReport, path: Path) -> None:
+    """Write the scales to `path`, in the format that its ending names. Raises OrinportError for any other ending."""
+    ending = path.suffix.lower()
+    if ending == ".json":
+        text = scales_json(report.scales)
+    elif ending == ".cache":
+        text = cache_text(report.scales.tensors, report.target.stack.tensorrt)
+    else:
+        raise OrinportError(f"{str(path)!r} does not say what to write.", "Let it end in .json, .cache or .onnx.")
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OrinportError(f"{str(path)!r} cannot be written: {error.strerror}.") from error
