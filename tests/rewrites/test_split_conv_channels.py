@@ -10,7 +10,7 @@ import pytest
 from builders import network, node
 from orinport.rewrites.catalogue.split_conv_channels import REWRITE
 from orinport.rewrites.limits import fits_buffer
-from rewrites.harness import SEEDS, Draw, Pattern, apply_to, check_refused, check_rewrite
+from rewrites.harness import Draw, Pattern, apply_to, check_refused, check_rewrite
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,10 @@ def generate(draw: Draw) -> Pattern:
     return pattern
 
 
-@pytest.mark.parametrize("seeds", SEEDS)
+@pytest.mark.parametrize(
+    "seeds",
+    [pytest.param(range(8), id="quick"), pytest.param(range(8, 212), id="bulk", marks=pytest.mark.slow)],
+)
 def test_equal(seeds: Sequence[int]) -> None:
     check_rewrite(REWRITE, generate, seeds)
 

@@ -248,7 +248,8 @@ class TestMatrixProduct:
         assert "both operands are computed at run time" in found.message
         assert "128x1024 x 1024x128" in found.message
         assert "orinport matmul" in found.help
-        assert found.fix is None
+        assert found.fix is not None
+        assert found.fix.rewrite == "matmul-to-elementwise"
         assert found.confidence.value == "observed"
 
     def test_constant_right_operand_says_that_documents_differ(self) -> None:

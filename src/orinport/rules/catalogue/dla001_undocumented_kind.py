@@ -16,7 +16,7 @@ A LayerNormalization node, a GridSample node, a TopK in a detection head.
 Rewrite the layer with kinds that the DLA takes, or end the part for the DLA before it.
 
 ## Fix safety
-No rewrite is applied.
+The rewrites einsum-to-product, cumsum-to-conv and fuse-pad are exact; other kinds have none.
 
 ## Source
 Rows X01b, X05 and OP48: absence from NvInfer.h, from the guides and from the current documentation; operator
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
+from orinport.rules.fixes import CUMSUM_TO_CONV, EINSUM_TO_PRODUCT, FUSE_PAD
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import finding
 
@@ -45,11 +46,18 @@ _ADVICE: Mapping[LayerKind, str] = {
     LayerKind.TOPK: "Return the scores and take the best ones after the network.",
     LayerKind.NMS: "Return boxes and scores and suppress after the network.",
     LayerKind.NORMALIZATION: "Use batch normalisation, which folds into the convolution, and train again.",
-    LayerKind.EINSUM: "With a constant operand, write the product as a 1x1 convolution.",
+    LayerKind.EINSUM: "Write a product of two operands as a 1x1 convolution, or as copies, Mul and a sum.",
     LayerKind.PADDING: "Move the padding into the convolution or pooling that reads it.",
     LayerKind.RNN_V2: "Write the steps as 1x1 convolutions and element-wise layers.",
-    LayerKind.CUMULATIVE: "A cumulative sum is a 1x1 convolution with a triangular weight.",
+    LayerKind.CUMULATIVE: "Along 32 elements or fewer it is a depthwise convolution of ones, padded on one side.",
     LayerKind.GRID_SAMPLE: "Resize by whole numbers where that is enough; otherwise leave it to the GPU.",
+}
+
+
+_FIXES: Mapping[LayerKind, tuple[str, str]] = {
+    LayerKind.CUMULATIVE: CUMSUM_TO_CONV,
+    LayerKind.EINSUM: EINSUM_TO_PRODUCT,
+    LayerKind.PADDING: FUSE_PAD,
 }
 
 
@@ -99,6 +107,7 @@ class UndocumentedKind(LayerRule):
             limit=None,
             advice=_ADVICE.get(layer.kind, "End the part of the network that is to run on the DLA before this layer."),
             verdict=Verdict.UNKNOWN,
+            fix=_FIXES.get(layer.kind),
         )
 
 

@@ -16,11 +16,12 @@ The scores Q * K^T of an attention layer (two runtime operands); the linear laye
 operand).
 
 ## What to do
-Constant operand: prepare writes it as a 1x1 convolution. Two runtime operands: leave it to the GPU, or ask
-`orinport matmul` for the ways to compute it with layers that the DLA takes and what each would cost.
+Constant operand: prepare writes it as a 1x1 convolution. Two runtime operands: prepare writes a small product with
+copies, an element-wise product and a sum over the channels; leave a large one to the GPU, or ask `orinport matmul` what
+the ways would cost.
 
 ## Fix safety
-The rewrites matmul-to-conv and gemm-to-conv are exact up to the order of additions.
+The rewrites matmul-to-conv, gemm-to-conv and matmul-to-elementwise are exact up to the order of additions.
 
 ## Source
 Rows X02, C14b and CF06: builder log from 8.5 on; operator table of NVIDIA/Deep-Learning-Accelerator-SW.
@@ -32,7 +33,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
-from orinport.rules.fixes import GEMM_TO_CONV, MATMUL_TO_CONV
+from orinport.rules.fixes import GEMM_TO_CONV, MATMUL_TO_CONV, MATMUL_TO_ELEMENTWISE
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import by, finding, holding
 
@@ -46,8 +47,9 @@ if TYPE_CHECKING:
 _MESSAGE = '"MatMul is unsupported on DLA, relax constraints or use Convolution layer instead"'
 _CONSTANT = "Write it as a 1x1 convolution with the constant as weights."
 _RUNTIME = (
-    "Leave it to the GPU; 'orinport matmul' ranks the ways to compute it with layers that the DLA takes. If one"
-    " operand is in fact constant, make it an initializer, and it becomes a 1x1 convolution."
+    "A small product can be done with copies, an element-wise product and a sum over channels; a large one stays on the"
+    " GPU, and 'orinport matmul' ranks the ways. If one operand is in fact constant, make it an initializer, and it"
+    " becomes a 1x1 convolution."
 )
 
 
@@ -74,7 +76,7 @@ class MatrixMultiply(LayerRule):
                 limit=None,
                 advice=_CONSTANT if first.constant or second.constant else _RUNTIME,
                 verdict=Verdict.UNKNOWN,
-                fix=rewrite if first.constant or second.constant else None,
+                fix=rewrite if first.constant or second.constant else MATMUL_TO_ELEMENTWISE,
             )
         elif second.constant:
             yield finding(
@@ -105,7 +107,7 @@ class MatrixMultiply(LayerRule):
                 value=sizes,
                 limit="convolution with constant weights",
                 advice=_CONSTANT if first.constant else _RUNTIME,
-                fix=rewrite if first.constant else None,
+                fix=rewrite if first.constant else MATMUL_TO_ELEMENTWISE,
             )
 
 

@@ -18,7 +18,8 @@ Cut the padding to kernel - 1. The rows and columns beyond that depend on the bi
 training code; where they are needed, pad the input in the layer that makes it.
 
 ## Fix safety
-No rewrite is applied.
+conv-pads-to-pad is exact; the DLA takes what it makes from TensorRT 10.4 on. Before, conv-pads-to-convs is the same for
+finite numbers only and needs consent.
 
 ## Source
 Rows C03a and C03b: NvInfer.h, developer guides 8.4 and 8.5.
@@ -29,6 +30,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
+from orinport.rules.fixes import CONV_PADS_TO_CONVS, CONV_PADS_TO_PAD
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import between, bounds, by, finding, speaking, within
 
@@ -54,6 +56,8 @@ class ConvolutionPadding(LayerRule):
         value = (*before, *after)
         if not any(value):
             return
+        # A slice that fills, which Pad becomes, is taken from TensorRT 10.4 on.
+        fix = CONV_PADS_TO_PAD if "V03c" in context.rows else CONV_PADS_TO_CONVS
         if not within(value, row):
             yield finding(
                 self,
@@ -63,6 +67,7 @@ class ConvolutionPadding(LayerRule):
                 value=value,
                 limit=bounds(row),
                 advice="Pad less here, and the rest in the layer that makes the input.",
+                fix=fix,
             )
             return
         if not row.values.get("below_kernel"):
@@ -82,6 +87,7 @@ class ConvolutionPadding(LayerRule):
                         advice="Pad in the layer that makes the input, or dilate less."
                         if dilated
                         else f"Cut the padding to {size - 1}: what lies beyond sees no input at all.",
+                        fix=fix,
                     )
                     return
 
