@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 from orinport.cli import main
 
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
-COMMANDS = ("check", "explain", "prepare", "predict", "matmul", "explain-log", "report", "rewrite", "dcnv4", "classify", "verify", "targets")
+COMMANDS = ("check", "explain", "prepare", "predict", "matmul", "build", "doctor", "profile", "explain-log", "report", "rewrite", "dcnv4", "classify", "verify", "targets")
 
 
 @pytest.fixture

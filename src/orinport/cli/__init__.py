@@ -41,6 +41,14 @@ _COMMANDS = {
         "orinport.cli.matmul:matmul",
         "Rank the ways to put a matrix product on the DLA, and write the best one.",
     ),
+    "build": (
+        "orinport.cli.build:build",
+        "Build a bundle with trtexec, here or on a board over ssh, and explain a failure.",
+    ),
+    "doctor": (
+        "orinport.cli.doctor:doctor",
+        "Say what this machine has for the DLA, what is missing, and what slows it.",
+    ),
     "profile": (
         "orinport.cli.profile:profile",
         "Lay what a board measured beside the prediction, layer by layer.",

@@ -1,0 +1,205 @@
+"""Building, and looking at a machine. The trtexec and the ssh here are stand-ins that test our plumbing only."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from orinport.cli import main
+from orinport.device.board import build_here, build_remotely, require_bundle
+from orinport.device.doctor import State, examine
+from orinport.errors import OrinportError
+
+STAND_IN = """#!/bin/sh
+# A stand-in for trtexec: it prints what it was given, and makes the engine unless told to fail.
+echo "[I] TensorRT version: 8.6.2"
+engine=""
+for argument in "$@"; do
+  echo "[I] argument $argument"
+  case "$argument" in --saveEngine=*) engine="${argument#--saveEngine=}";; esac
+done
+if [ -n "$FAIL" ]; then
+  printf half > "$engine"
+  echo "[W] [TRT] MatMul is unsupported on DLA, relax constraints or use Convolution layer instead."
+  echo "[E] Engine could not be created from network"
+  echo "&&&& FAILED TensorRT.trtexec [TensorRT v8602] # trtexec"
+  exit 1
+fi
+if [ -n "$SLEEP" ]; then sleep "$SLEEP"; fi
+printf engine > "$engine"
+echo "&&&& PASSED TensorRT.trtexec [TensorRT v8602] # trtexec"
+"""
+SCRIPT = """#!/bin/sh
+set -eu
+cd "$(dirname "$0")"
+exec "${TRTEXEC:-trtexec}" --onnx=model.onnx --saveEngine=model.engine "$@"
+"""
+
+
+@pytest.fixture
+def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "net.orin"
+    folder.mkdir()
+    (folder / "model.onnx").write_bytes(b"model")
+    (folder / "build.sh").write_text(SCRIPT)
+    program = tmp_path / "trtexec"
+    program.write_text(STAND_IN)
+    program.chmod(0o755)
+    monkeypatch.setenv("TRTEXEC", str(program))
+    for name in ("FAIL", "SLEEP"):
+        monkeypatch.delenv(name, raising=False)
+    return folder
+
+
+def test_a_build_keeps_its_log_and_hands_arguments_on(bundle: Path) -> None:
+    lines: list[str] = []
+    result = build_here(bundle, ["--verbose", "two words"], lines.append)
+    assert result.status == 0
+    assert result.product == bundle / "model.engine"
+    assert "[I] argument two words" in lines
+    assert result.log.read_text().splitlines() == lines
+
+
+def test_a_failed_build_leaves_its_log_and_no_engine(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAIL", "1")
+    result = build_here(bundle, [], lambda _: None)
+    assert (result.status, result.product) == (1, None)
+    assert not (bundle / "model.engine").exists()
+    assert "MatMul" in result.log.read_text()
+
+
+def test_command_explains_a_failure(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["build", str(bundle), "--quiet"]) == 0
+    assert "model.engine" in capsys.readouterr().out
+    monkeypatch.setenv("FAIL", "1")
+    assert main(["build", str(bundle), "--quiet", "--", "--verbose"]) == 1
+    out = capsys.readouterr().out
+    assert "reason: A matrix multiplication is not taken." in out
+
+
+def test_without_trtexec_one_line_says_what_can_be_done(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRTEXEC", "/nowhere/trtexec")
+    before = sorted(p.name for p in bundle.iterdir())
+    assert main(["build", str(bundle)]) == 2
+    err = capsys.readouterr().err
+    assert len(err.splitlines()) == 1
+    assert "--host" in err
+    assert sorted(p.name for p in bundle.iterdir()) == before
+
+
+def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(OrinportError, match="no bundle"):
+        require_bundle(tmp_path)
+
+
+def test_interruption_stops_the_build_and_leaves_no_engine(bundle: Path) -> None:
+    environment = {**os.environ, "SLEEP": "30"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "orinport", "build", str(bundle)],
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "saveEngine" in line:
+            break
+    os.killpg(process.pid, signal.SIGINT)
+    start = time.monotonic()
+    assert process.wait(20) == 130
+    assert time.monotonic() - start < 20
+    assert not (bundle / "model.engine").exists()
+
+
+def remote(tmp_path: Path) -> tuple[str, ...]:
+    """A stand-in for ssh: it runs the command in a shell here, as another machine would."""
+    program = tmp_path / "ssh"
+    program.write_text('#!/bin/sh\nshift\nexec sh -c "$*"\n')
+    program.chmod(0o755)
+    return (str(program),)
+
+
+def test_a_build_over_ssh_brings_the_engine_back_and_leaves_nothing(bundle: Path, tmp_path: Path) -> None:
+    before = set(Path("/tmp").glob("orinport.*"))
+    lines: list[str] = []
+    result = build_remotely(
+        bundle, "user@board", ["two words", "$(touch /tmp/pwned_by_build)"], lines.append, ssh=remote(tmp_path)
+    )
+    assert result.status == 0
+    assert result.product == bundle / "model.engine"
+    assert (bundle / "model.engine").read_text() == "engine"
+    assert "[I] argument two words" in lines
+    assert "[I] argument $(touch /tmp/pwned_by_build)" in lines
+    assert not Path("/tmp/pwned_by_build").exists()
+    assert set(Path("/tmp").glob("orinport.*")) == before
+
+
+def test_a_build_over_ssh_that_fails(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAIL", "1")
+    result = build_remotely(bundle, "user@board", [], lambda _: None, ssh=remote(tmp_path))
+    assert (result.status, result.product) == (1, None)
+    assert not (bundle / "model.engine").exists()
+
+
+@pytest.mark.parametrize("host", ["-oProxyCommand=touch /tmp/x", "", " "])
+def test_hosts_that_are_options_are_refused(bundle: Path, tmp_path: Path, host: str) -> None:
+    with pytest.raises(OrinportError, match="no host"):
+        build_remotely(bundle, host, [], lambda _: None, ssh=remote(tmp_path))
+
+
+def test_a_board_that_cannot_be_reached(bundle: Path, tmp_path: Path) -> None:
+    program = tmp_path / "ssh"
+    program.write_text("#!/bin/sh\necho 'Connection refused' >&2\nexit 255\n")
+    program.chmod(0o755)
+    with pytest.raises(OrinportError, match="Connection refused"):
+        build_remotely(bundle, "user@board", [], lambda _: None, ssh=(str(program),))
+
+
+def test_doctor_on_a_machine_without_a_dla(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    items = {item.name: item for item in examine(tmp_path)}
+    assert items["board"].state is State.MISSING
+    assert items["DLA cores"].state is State.MISSING
+    assert all(item.help for item in items.values() if item.state in (State.MISSING, State.SLOW))
+    assert main(["doctor", "-f", "json"]) == 1
+    assert {row["name"] for row in json.loads(capsys.readouterr().out)["items"]} == set(items)
+    assert main(["doctor"]) == 1
+    assert "DLA cores: missing" in capsys.readouterr().out
+
+
+def test_doctor_reads_what_a_board_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made-up files in the places that Jetson Linux documents, and stand-ins for its programs."""
+    (tmp_path / "proc/device-tree").mkdir(parents=True)
+    (tmp_path / "proc/device-tree/model").write_bytes(b"NVIDIA Jetson AGX Orin Developer Kit\0")
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/nv_tegra_release").write_text("# R36 (release), REVISION: 4.0, GCID: 1, BOARD: generic\n")
+    for core in ("15880000.nvdla0", "158c0000.nvdla1"):
+        power = tmp_path / "sys/devices/platform/13e00000.host1x" / core / "power"
+        power.mkdir(parents=True)
+        (power / "runtime_status").write_text("suspended\n")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, text in {
+        "nvpmodel": "NV Power Mode: MODE_15W\n2",
+        "jetson_clocks": "GPU MinFreq=306000000 MaxFreq=1300500000 CurrentFreq=306000000",
+    }.items():
+        (programs / name).write_text(f"#!/bin/sh\ncat <<'END'\n{text}\nEND\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    items = {item.name: item for item in examine(tmp_path)}
+    assert items["board"].state is State.GOOD
+    assert items["software release"].found == "Jetson Linux 36.4.0"
+    assert items["DLA cores"].found.startswith("2: ")
+    assert (items["power mode"].state, items["power mode"].found) == (State.SLOW, "MODE_15W")
+    assert (items["clocks"].state, items["clocks"].found) == (State.SLOW, "not locked: GPU")
