@@ -45,10 +45,11 @@ public:
         return bytes;
     }
     bool guardsIntact() const {
-        Bytes all(size_ + 2 * kGUARD);
-        want(cudaMemcpy(all.data(), base_, all.size(), cudaMemcpyDeviceToHost), "download");
-        auto const intact = [](std::uint8_t byte) { return byte == kGUARD_BYTE; };
-        return std::all_of(all.begin(), all.begin() + kGUARD, intact) && std::all_of(all.end() - kGUARD, all.end(), intact);
+        Bytes guards(2 * kGUARD);
+        auto const* end = static_cast<std::uint8_t const*>(base_) + kGUARD + size_;
+        want(cudaMemcpy(guards.data(), base_, kGUARD, cudaMemcpyDeviceToHost), "download");
+        want(cudaMemcpy(guards.data() + kGUARD, end, kGUARD, cudaMemcpyDeviceToHost), "download");
+        return std::all_of(guards.begin(), guards.end(), [](std::uint8_t byte) { return byte == kGUARD_BYTE; });
     }
 
 private:
