@@ -110,7 +110,7 @@ def _rewrite(
     allow: tuple[str, ...],
     everywhere: bool,
 ) -> tuple[Model, Model, RewriteLog]:
-    from orinport.api import as_precision, as_target, dla_judge
+    from orinport.api import as_precision, as_target, dla_clock, dla_judge
     from orinport.model.load import load
     from orinport.rewrites.driver import all_rewrites, rewrite_model
     from orinport.rewrites.rewrite import Safety
@@ -125,6 +125,7 @@ def _rewrite(
         target=board,
         precision=precision,
         judge=None if everywhere else dla_judge(board, precision, standalone=target.standalone),
+        clock=None if everywhere else dla_clock(board, precision),
         select=select,
         ignore=ignore,
         consent=[Safety.EXACT, *(Safety(name) for name in allow)],
