@@ -13,7 +13,7 @@ from orinport.model.save import save
 from orinport.placing import placed_anew
 from orinport.precision.half import to_half
 from orinport.predict.network import predict_network
-from orinport.quantization import Int8Options, quantise, require_source
+from orinport.quantization import Int8Options, quantise, without_qdq
 from orinport.results import PrepareReport
 from orinport.rewrites.driver import rewrite_model
 from orinport.rewrites.edges import move_edges
@@ -61,6 +61,8 @@ def prepare_model(
         raise OrinportError(f"{target.hardware.title} has no DLA core {dla_core}.", f"Use 0 to {cores - 1}.")
     require_free(folder, force=force)
     before = check_model(model, target, precision, standalone=standalone)
+    if wanted is not None:
+        model, wanted = without_qdq(model, wanted)
     rewritten, log, edges = rewrite_for(
         model, target, precision, standalone=standalone, keep_io=keep_io, consent=consent, progress=progress
     )
@@ -95,9 +97,7 @@ def _int8_options(precision: Precision, given: Int8Options | None) -> Int8Option
         if given is not None and (given.data is not None or given.scales is not None):
             raise OrinportError("Data and scales are for INT8 only.", "Add --precision int8.")
         return None
-    wanted = given or Int8Options()
-    require_source(wanted)
-    return wanted
+    return given or Int8Options()
 
 
 def _moved_note(moved: tuple[str, ...]) -> tuple[str, ...]:

@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING
 
 from orinport.errors import OrinportError
 from orinport.model.layer import DType
+from orinport.model.save import save
 from orinport.precision.cache import cache_text, is_safe_layer_name, layer_precisions, read_scales, scales_json
 from orinport.precision.calibrate import CalibrationOptions, calibrate, input_specs
 from orinport.precision.complete import complete, constant_scales
 from orinport.precision.coverage import Coverage, check_scales, coverage
+from orinport.precision.explicit import insert_qdq
+from orinport.precision.fuse import mark_fused
+from orinport.precision.half import to_half
+from orinport.precision.qdq import has_qdq, strip_qdq
 from orinport.precision.scales import Scales
 from orinport.precision.ties import Ties, tie
 
@@ -39,6 +44,7 @@ __all__ = [
     "quantize_model",
     "require_source",
     "with_scaled_edges",
+    "without_qdq",
     "write_scales",
 ]
 
@@ -53,6 +59,8 @@ class Int8Options:
     """A calibration cache or JSON file, in place of data."""
     calibration: CalibrationOptions = field(default_factory=CalibrationOptions)
     ties: Ties = Ties.ALL
+    found: Scales | None = None
+    """The scales of the network's own Q/DQ layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +90,26 @@ def quantize_model(
     from orinport.api import check_model
     from orinport.targets.target import Precision
 
+    model, options = without_qdq(model, options)
     scales = find_scales(model, model, (), options, progress=progress)
     return finish(scales, model, check_model(model, target, Precision.INT8), options)
+
+
+def without_qdq(model: Model, options: Int8Options) -> tuple[Model, Int8Options]:
+    """The network without its Q/DQ layers, whose scales are in the options then.
+
+    Raises OrinportError unless scales come from exactly one place.
+    """
+    if not has_qdq(model):
+        require_source(options)
+        return model, options
+    if options.data is not None or options.scales is not None:
+        raise OrinportError(
+            f"{model.name!r} has Q/DQ layers and with them scales of its own.",
+            "Leave --data and --scales out, or give the network from before quantisation.",
+        )
+    clean, found = strip_qdq(model)
+    return clean, replace(options, found=found)
 
 
 def find_scales(
@@ -98,6 +124,8 @@ def find_scales(
 
     Raises OrinportError if there is neither.
     """
+    if options.found is not None:
+        return options.found
     require_source(options)
     if options.scales is not None:
         return read_scales(options.scales)
@@ -145,7 +173,9 @@ def finish(scales: Scales, model: Model, report: CheckReport, options: Int8Optio
     outputs = {tensor.name for tensor in model.outputs}
     noticed = check_scales(scales, layers) if options.scales is not None else ()
     full = complete(scales.merged(constant_scales(model, layers), noticed), layers, outputs)
-    tied = tie(full, [layer for region in regions for layer in region], report.target, options.ties)
+    running = [layer for region in regions for layer in region]
+    marked = mark_fused(full, running, outputs, report.target)
+    tied = tie(marked, running, report.target, options.ties)
     return QuantizeReport(model, report.target, tied, coverage(tied, regions))
 
 
@@ -195,6 +225,10 @@ def quantise(
         f"{done.covered} of {len(done.tensors)} tensors on the DLA have a scale ({report.scales.method or 'given'})"
     )
     texts = {"scales.json": scales_json(report.scales)}
+    if after.target.stack.strongly_typed:
+        explicit, lost = insert_qdq(written, report.scales)
+        after = replace(after, findings=(*after.findings, *lost))
+        return Quantised(after, explicit, texts, (covered, _EXPLICIT), "", False)
     caches, notes = cache_files(report)
     return Quantised(
         after,
@@ -206,6 +240,10 @@ def quantise(
     )
 
 
+_EXPLICIT = (
+    "the scales stand in the network as QuantizeLinear and DequantizeLinear; the layers above are those without them,"
+    " and which of these patterns the DLA takes is not documented"
+)
 _ASKS_FOR_SCALES = "DLA204"
 """The note that INT8 needs scales."""
 
@@ -245,6 +283,10 @@ def with_scaled_edges(placement: Placement, scales: Scales, target: Target) -> P
 def write_scales(report: QuantizeReport, path: Path) -> None:
     """Write the scales to `path`, in the format that its ending names. Raises OrinportError for any other ending."""
     ending = path.suffix.lower()
+    if ending == ".onnx":
+        model = to_half(report.model)[0] if report.target.stack.strongly_typed else report.model
+        save(insert_qdq(model, report.scales)[0], path)
+        return
     if ending == ".json":
         text = scales_json(report.scales)
     elif ending == ".cache":

@@ -1,8 +1,8 @@
 """`complete`: scales for tensors that hold the values of others, that an operator bounds, or that are constant.
 
 Layers are walked forward and backward until nothing changes, so that neither the order of the operands nor the
-depth of the network matters. A scale that a tensor has of its own is never replaced, except behind Sigmoid and its
-like, whose range is known better than any data can tell. No scale is handed on to an output of the network: what
+depth of the network matters. A scale that a tensor has of its own is never replaced, except a calibrated one behind
+Sigmoid and its like, whose range is known better than any data can tell. No scale is handed on to an output of the network: what
 leaves the network is not quantised unless it has a scale of its own.
 """
 
@@ -73,7 +73,7 @@ def _bounded(layers: Sequence[Layer], given: Mapping[str, Scale], outputs: Colle
         for layer in layers
         if layer.kind is LayerKind.ACTIVATION and layer["type"] in _BOUNDED
         for tensor in layer.outputs
-        if tensor.name in given or tensor.name not in outputs
+        if (given[tensor.name].origin is Origin.DATA if tensor.name in given else tensor.name not in outputs)
     }
 
 
@@ -111,9 +111,9 @@ def keeps(layer: Layer) -> bool:
     if layer.kind is LayerKind.POOLING:
         return True
     if layer.kind is LayerKind.RESIZE:
-        return layer["mode"] in ("NEAREST", "LINEAR")
+        return bool(layer["mode"] in ("NEAREST", "LINEAR"))
     if layer.kind is LayerKind.REDUCE:
-        return layer["op"] in ("MAX", "MIN", "AVG")
+        return bool(layer["op"] in ("MAX", "MIN", "AVG"))
     if layer.kind is LayerKind.ACTIVATION:
         return layer["type"] in ("RELU", "CLIP") or (layer["type"] == "LEAKY_RELU" and abs(layer["alpha"]) <= 1)
     return layer.kind is LayerKind.UNARY and layer["op"] in ("ABS", "NEG")
@@ -144,11 +144,11 @@ def hands_back(layer: Layer) -> bool:
     if layer.kind is LayerKind.CONCATENATION or layer.kind in _KEEPING:
         return layer.kind not in (LayerKind.SLICE, LayerKind.GATHER)
     if layer.kind is LayerKind.POOLING:
-        return layer["type"] == "MAX"
+        return bool(layer["type"] == "MAX")
     if layer.kind is LayerKind.RESIZE:
-        return layer["mode"] == "NEAREST"
+        return bool(layer["mode"] == "NEAREST")
     if layer.kind is LayerKind.UNARY:
-        return layer["op"] in ("ABS", "NEG")
+        return bool(layer["op"] in ("ABS", "NEG"))
     return layer.kind is LayerKind.ACTIVATION and layer["type"] in ("RELU", "CLIP")
 
 

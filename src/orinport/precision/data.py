@@ -174,7 +174,7 @@ class _Pictures(Samples):
             raise OrinportError(f"{count(len(files), 'picture')} do not fill one batch of {inputs[0].batch}.")
 
     def __len__(self) -> int:
-        return len(self.files) // self.inputs[0].batch
+        return int(len(self.files) // self.inputs[0].batch)
 
     def load(self, index: int) -> tuple[Arrays, str]:
         spec = self.inputs[0]
@@ -215,7 +215,7 @@ class _Stacked(Samples):
             )
         if not number:
             raise OrinportError(f"{str(self.path)!r} holds no whole sample of {spec.name!r}.")
-        return number
+        return int(number)
 
     def __len__(self) -> int:
         return self.length

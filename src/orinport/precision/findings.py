@@ -20,6 +20,7 @@ __all__ = [
     "conflicting_scales",
     "constant_activation",
     "fused_convolution",
+    "integer_edge",
     "invalid_scale",
     "missing_scale",
     "nonfinite_activation",
@@ -68,7 +69,8 @@ def missing_scale(layer: Layer, names: Sequence[str], region: int) -> Finding:
     have = "has" if len(names) == 1 else "have"
     return _finding(
         "Q001",
-        f"{some(names)} {have} no scale: the layer runs in FP16, in DLA region {region}, or is refused where FP16 is off.",
+        f"{some(names)} {have} no scale: the layer runs in FP16, in DLA region {region}, or is refused where FP16 is"
+        " off.",
         "Calibrate with data that reaches this layer, or give the scale in a JSON file.",
         value=len(names),
         limit=0,
@@ -84,8 +86,9 @@ def conflicting_scales(name: str, scales: Sequence[float]) -> Finding:
     chosen = max(scales)
     return _finding(
         "Q002",
-        f"{name!r} is quantised with {count(len(scales), 'different scale')}: {', '.join(f'{s:.6g}' for s in sorted(scales))};"
-        f" the DLA has one scale a tensor, and the largest, {chosen:.6g}, is taken, so that nothing saturates.",
+        f"{name!r} is quantised with {count(len(scales), 'different scale')}:"
+        f" {', '.join(f'{each:.6g}' for each in sorted(scales))}; the DLA has one scale a tensor, and the largest,"
+        f" {chosen:.6g}, is taken, so that nothing saturates.",
         "Give both quantisers one scale when training or calibrating, e.g. by one shared quantiser.",
         value=max(scales) / min(scales),
         limit=1,
@@ -119,7 +122,8 @@ def weight_scales(names: Sequence[str], largest: float) -> Finding:
     return _finding(
         "Q004",
         f"The weights {some(names)} are quantised with scales other than max |w| / 127 of each output channel"
-        f" (up to {largest:.3g} times as large); TensorRT quantises weights itself, by that rule, so they are rounded once more.",
+        f" (off by up to a factor of {largest:.3g}); TensorRT quantises weights itself, by that rule, so they are"
+        " rounded once more.",
         "Quantise weights by output channel with their largest magnitude.",
         value=largest,
         limit=1,
@@ -132,8 +136,8 @@ def tied_ranges(layer: Layer, names: Sequence[str], factor: float, worst: str, r
     source, confidence, rows = _of_row(row)
     return _finding(
         "Q005",
-        f"The DLA wants one range for {some(names)}; the widest is taken, and {worst!r} loses a factor of {factor:.3g} in"
-        " resolution.",
+        f"The DLA wants one range for {some(names)}; the widest is taken, and {worst!r} loses a factor of {factor:.3g}"
+        " in resolution.",
         "Train or calibrate with a shared range, or run the layer in FP16.",
         value=factor,
         limit=1,
@@ -194,10 +198,22 @@ def fused_convolution(layer: Layer, name: str, other: str) -> Finding:
     """A convolution output with the mark 1.0."""
     return _finding(
         "Q010",
-        f"{name!r} has no scale of its own and gets 1.0, by which the DLA's compiler fuses the convolution with the addition"
-        f" behind it; the other operand {other!r} has a scale. On the GPU 1.0 would be wrong.",
+        f"{name!r} has no scale of its own and gets 1.0, by which the DLA's compiler fuses the convolution with the"
+        f" addition behind it; the other operand {other!r} has a scale. On the GPU 1.0 would be wrong.",
         "Build for the DLA only, or quantise the convolution's output too.",
         value=1.0,
         source="NVIDIA/Deep-Learning-Accelerator-SW, qdq-translator (DLA software 3.13 and newer)",
         layer=layer,
+    )
+
+
+def integer_edge(name: str, side: str) -> Finding:
+    """An input or output that was in integers and is floating point now."""
+    what = "took" if side == "input" else "gave"
+    return _finding(
+        "Q011",
+        f"The network {what} {name!r} in integers; without its Q/DQ layers it is floating point, the integer times the"
+        " scale. With INT8 as the format on the board the integers are the same as before.",
+        "Scale the data, or use the INT8 format of the bundle.",
+        source="the given network",
     )

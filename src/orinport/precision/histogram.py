@@ -123,7 +123,7 @@ class Histogram:
 
     def folded(self, factor: int) -> NDArray[np.int64]:
         """Counts in bins `factor` times as wide, up to the one that holds the largest magnitude."""
-        bins = self.counts.reshape(-1, factor).sum(axis=1)
+        bins: NDArray[np.int64] = self.counts.reshape(-1, factor).sum(axis=1)
         return bins[: -(-self.used // factor)]
 
 

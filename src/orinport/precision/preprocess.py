@@ -111,7 +111,7 @@ class Preprocessing:
             pixels = pixels[:, :, None]
         if self.color == "BGR":
             pixels = pixels[:, :, ::-1]
-        mean, std = np.float32(self.mean), np.float32(self.std)
+        mean, std = np.array(self.mean, np.float32), np.array(self.std, np.float32)
         result: NDArray[np.float32] = (pixels / np.float32(self.divide) - mean) / std
         return np.ascontiguousarray(result.transpose(2, 0, 1) if self.layout == "NCHW" else result)
 

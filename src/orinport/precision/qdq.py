@@ -1,0 +1,363 @@
+"""`strip_qdq`: a network with QuantizeLinear and DequantizeLinear becomes one without, and scales.
+
+    x -> QuantizeLinear(s) -> DequantizeLinear(s) -> Conv(w)      =>      x -> Conv(w'),  scale of x = s
+
+The models of NVIDIA's pytorch-quantization, of ModelOpt and of ONNX Runtime's static quantiser are taken, with weights
+quantised by tensor or by channel, stored as floats before a pair or as integers before a DequantizeLinear. Weights
+keep the values that the quantised network computes with. A scale belongs to the tensor before its quantiser,
+whatever is handed on in integers behind it. What is asymmetric, or quantised by channel where it is an
+activation, is refused: the DLA has one symmetric scale a tensor. Nothing is settled in silence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from orinport.errors import OrinportError
+from orinport.model.load import load
+from orinport.model.model import display_name
+from orinport.model.save import copy_model
+from orinport.precision.findings import conflicting_scales, integer_edge, invalid_scale, weight_scales
+from orinport.precision.scales import LEVELS, Origin, Scale, Scales, is_valid
+from orinport.rewrites.builder import Names
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from orinport.model.model import Model
+    from orinport.rules.finding import Finding
+
+__all__ = ["channel_axis", "has_qdq", "strip_qdq"]
+
+_DOMAINS = frozenset({"", "ai.onnx", "com.microsoft"})
+_INTEGER_OPERATORS = frozenset(
+    {"ConvInteger", "DynamicQuantizeLinear", "MatMulInteger", "QLinearAdd", "QLinearConv", "QLinearMatMul"}
+)
+_INTEGERS = frozenset({ir.DataType.INT8, ir.DataType.UINT8})
+_CHANNEL_AXIS = {"Conv": 0, "ConvTranspose": 1, "MatMul": -1}
+_TOLERANCE = 0.01
+"""Relative: weight scales are far below any absolute tolerance that would suit all of them."""
+
+
+def has_qdq(model: Model) -> bool:
+    """True if the network is quantised explicitly."""
+    return any(_is(node, "QuantizeLinear", "DequantizeLinear") for node in model.ir.graph.all_nodes())
+
+
+def _is(node: ir.Node, *op_types: str) -> bool:
+    return node.op_type in op_types and node.domain in _DOMAINS
+
+
+def strip_qdq(model: Model) -> tuple[Model, Scales]:
+    """The network without Q/DQ layers, and the scales that they had; `model` itself is left alone.
+
+    Raises OrinportError for quantisers that a symmetric scale for each tensor cannot stand for.
+    """
+    for node in model.ir.graph.all_nodes():
+        if node.op_type in _INTEGER_OPERATORS:
+            raise OrinportError(
+                f"{display_name(node)} is {node.op_type}, an operator on integers.",
+                "Export the network with QuantizeLinear and DequantizeLinear around floating-point operators (QDQ).",
+            )
+        if _is(node, "QuantizeLinear", "DequantizeLinear") and node.graph is not model.ir.graph:
+            raise OrinportError(f"{display_name(node)} stands inside a subgraph.", "Unroll the subgraph first.")
+    work = _Stripper(copy_model(model))
+    work.run()
+    work.drop_unused()
+    stripped = load(work.model.ir)
+    return replace(stripped, name=model.name, path=model.path), work.scales()
+
+
+class _Stripper:
+    """One translation; the graph that it is given is edited."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.graph: ir.Graph = model.ir.graph
+        self.names = Names(model.ir)
+        self.found: dict[ir.Value, list[float]] = {}
+        self.findings: list[Finding] = []
+        self._off_weights: dict[str, float] = {}
+        self._integer_outputs = {value.name for value in self.graph.outputs if value.dtype in _INTEGERS}
+
+    def run(self) -> None:
+        for node in list(self.graph):
+            if _is(node, "DequantizeLinear") and self._constant_input(node) is not None:
+                self._bake(node)
+        for node in list(self.graph):
+            if _is(node, "QuantizeLinear"):
+                self._quantize(node)
+        for node in list(self.graph):
+            if _is(node, "DequantizeLinear"):
+                self._dequantize(node)
+        for node in list(self.graph):
+            if _is(node, "QuantizeLinear"):
+                self._bypass(node, node.inputs[0])
+        self._float_types()
+        if self._off_weights:
+            self.findings.append(weight_scales(list(self._off_weights), max(self._off_weights.values())))
+
+    def drop_unused(self) -> None:
+        """Take out the scales, zero points and integers that nothing reads any more."""
+        for name, value in list(self.graph.initializers.items()):
+            if not value.uses() and not value.is_graph_output():
+                self.graph.initializers.pop(name)
+
+    def scales(self) -> Scales:
+        """One scale a tensor: the largest of several, whose conflict is told; what is none is left out."""
+        tensors: dict[str, Scale] = {}
+        findings = list(self.findings)
+        for value, given in self.found.items():
+            name = value.name or ""
+            valid = []
+            for scale in given:
+                if is_valid(scale):
+                    valid.append(scale)
+                else:
+                    findings.append(invalid_scale(name, scale))
+            if len(set(valid)) > 1:
+                findings.append(conflicting_scales(name, sorted(set(valid))))
+            if valid:
+                tensors[name] = Scale(max(valid), Origin.QDQ)
+        return Scales(tensors, "Q/DQ layers", tuple(findings))
+
+    # ------------------------------------------------------------------------------------------ weights
+
+    def _constant_input(self, node: ir.Node) -> NDArray[np.float64] | None:
+        """What a DequantizeLinear gives if that is known at build time."""
+        source = node.inputs[0]
+        if source is None:
+            return None
+        scale = self._parameter(node, 1)
+        zero = self._parameter(node, 2)
+        integers = self.model.constant(source, limit=None)
+        if integers is None:
+            maker = source.producer()
+            if maker is None or not _is(maker, "QuantizeLinear"):
+                return None
+            floats = self.model.constant(maker.inputs[0], limit=None)
+            if floats is None:
+                return None
+            integers = _quantised(floats, self._parameter(maker, 1), self._parameter(maker, 2), _axis(maker), maker)
+        if scale is None:
+            raise OrinportError(f"The scale of {display_name(node)} is not constant.")
+        shape = _along(integers.shape, scale, _axis(node), node)
+        offset = (
+            0.0 if zero is None else zero.astype(np.float64).reshape(_along(integers.shape, zero, _axis(node), node))
+        )
+        result: NDArray[np.float64] = (integers.astype(np.float64) - offset) * scale.astype(np.float64).reshape(shape)
+        return result
+
+    def _bake(self, node: ir.Node) -> None:
+        """Put the dequantised weights in the place of a DequantizeLinear."""
+        values = self._constant_input(node)
+        assert values is not None
+        output = node.outputs[0]
+        dtype = output.dtype or ir.DataType.FLOAT
+        array = values.astype(dtype.numpy())
+        self._compare(node, array)
+        name = self.names.unique(f"{output.name}_weights")
+        made = ir.Value(
+            name=name, shape=ir.Shape(array.shape), type=ir.TensorType(dtype), const_value=ir.tensor(array, name=name)
+        )
+        self.graph.initializers[name] = made
+        if output.is_graph_output():
+            raise OrinportError(f"The output {output.name!r} is a constant.")
+        output.replace_all_uses_with(made)
+        maker = node.inputs[0].producer() if node.inputs[0] is not None else None
+        self.graph.remove(node, safe=True)
+        if maker is not None and not maker.outputs[0].uses() and not maker.outputs[0].is_graph_output():
+            self.graph.remove(maker, safe=True)
+
+    def _compare(self, node: ir.Node, array: NDArray[np.float32]) -> None:
+        """Remember weights whose scales are not max |w| / 127 of each output channel."""
+        scale = self._parameter(node, 1)
+        reader = _reader(node.outputs[0])
+        if scale is None or reader is None or array.ndim < 2:
+            return
+        axis = channel_axis(reader)
+        if axis is None:
+            return
+        axis %= array.ndim
+        others = tuple(each for each in range(array.ndim) if each != axis)
+        largest = np.abs(array.astype(np.float64)).max(axis=others)
+        given = np.broadcast_to(
+            np.abs(scale.astype(np.float64)).reshape(_along(array.shape, scale, _axis(node), node)), array.shape
+        ).max(axis=others)
+        used = largest > 0
+        if not used.any():
+            return
+        ratio = given[used] * LEVELS / largest[used]
+        worst = float(np.maximum(ratio, 1 / np.maximum(ratio, 1e-30)).max())
+        if not np.isfinite(worst) or worst > 1 + _TOLERANCE:
+            self._off_weights[node.outputs[0].name or ""] = worst
+
+    # -------------------------------------------------------------------------------------- activations
+
+    def _parameter(self, node: ir.Node, position: int) -> NDArray[np.generic] | None:
+        """Scale or zero point of a quantiser; None if it has none. Raises OrinportError if it is not constant."""
+        if len(node.inputs) <= position or (value := node.inputs[position]) is None:
+            return None
+        array = self.model.constant(value, limit=None)
+        if array is None:
+            what = "scale" if position == 1 else "zero point"
+            raise OrinportError(
+                f"The {what} of {display_name(node)} is computed at run time.",
+                "Export the network with constant scales.",
+            )
+        return np.asarray(array)
+
+    def _symmetric_scale(self, node: ir.Node) -> float:
+        scale, zero = self._parameter(node, 1), self._parameter(node, 2)
+        assert scale is not None
+        if scale.size != 1:
+            raise OrinportError(
+                f"{display_name(node)} quantises an activation with {scale.size} scales, one a channel.",
+                "The DLA has one scale a tensor: quantise activations by tensor.",
+            )
+        unsigned = node.outputs[0].dtype if node.op_type == "QuantizeLinear" else node.inputs[0].dtype  # type: ignore[union-attr]
+        if (zero is not None and np.any(zero != 0)) or unsigned == ir.DataType.UINT8:
+            shown = "UINT8" if unsigned == ir.DataType.UINT8 else f"zero point {int(np.asarray(zero).reshape(-1)[0])}"
+            raise OrinportError(
+                f"{display_name(node)} is asymmetric ({shown}); INT8 on the DLA is symmetric.",
+                "Quantise activations as INT8 with zero point 0.",
+            )
+        if unsigned is not None and unsigned not in _INTEGERS:
+            raise OrinportError(f"{display_name(node)} quantises to {unsigned.name}; the DLA computes in INT8.")
+        return float(np.float32(scale.reshape(-1)[0]))
+
+    def _quantize(self, node: ir.Node) -> None:
+        """Record the scale of the tensor that is quantised."""
+        source = _origin(node.inputs[0])
+        self.found.setdefault(source, []).append(self._symmetric_scale(node))
+
+    def _dequantize(self, node: ir.Node) -> None:
+        scale = self._symmetric_scale(node)
+        source = node.inputs[0]
+        assert source is not None
+        root = _origin(source)
+        if root.is_graph_input() and root.dtype in _INTEGERS:
+            self.found.setdefault(root, []).append(scale)
+            self.findings.append(integer_edge(root.name or "", "input"))
+        elif (before := _scale_before(source)) is None:
+            raise OrinportError(f"{display_name(node)} reads integers that no QuantizeLinear made.")
+        elif (quantised := self._symmetric_scale(before)) != scale and not (np.isnan(scale) and np.isnan(quantised)):
+            raise OrinportError(
+                f"{display_name(node)} has the scale {scale:g}, and {display_name(before)} before it {quantised:g}.",
+                "A pair that changes the values cannot be taken out; give both the same scale.",
+            )
+        self._bypass(node, source)
+
+    def _bypass(self, node: ir.Node, source: ir.Value | None) -> None:
+        """Let the readers of `node` read `source`, and take the node out."""
+        assert source is not None
+        output = node.outputs[0]
+        for use in list(output.uses()):
+            use.node.replace_input_with(use.idx, source)
+        if output.is_graph_output():
+            self._hand_out(output, source)
+        self.graph.remove(node, safe=True)
+
+    def _hand_out(self, output: ir.Value, source: ir.Value) -> None:
+        """`source` takes the place and the name of a network output."""
+        position = next(index for index, value in enumerate(self.graph.outputs) if value is output)
+        name = output.name or ""
+        if name in self._integer_outputs:
+            self._integer_outputs.discard(name)
+            self.findings.append(integer_edge(name, "output"))
+        if source.is_graph_input() or source.is_graph_output() or source.producer() is None:
+            copy = ir.Node("", "Identity", [source], num_outputs=1, name=self.names.unique(f"{name}_copy"))
+            copy.outputs[0].type, copy.outputs[0].shape = source.type, source.shape
+            self.graph.append(copy)
+            self.found.setdefault(copy.outputs[0], []).extend(self.found.get(_origin(source), []))
+            source = copy.outputs[0]
+        output.name = self.names.unique(f"{name}_quantised")
+        source.name = name
+        self.graph.outputs[position] = source
+
+    def _float_types(self) -> None:
+        """What was handed on in integers between a pair is floating point now."""
+        for value in [*self.graph.inputs, *(output for node in self.graph for output in node.outputs)]:
+            quantised = value in self.found or (value.producer() is not None and value.dtype in _INTEGERS)
+            if quantised and value.dtype in _INTEGERS and _made_of_floats(value):
+                value.dtype = ir.DataType.FLOAT
+
+
+def _made_of_floats(value: ir.Value) -> bool:
+    maker = value.producer()
+    return maker is None or maker.op_type != "Cast"
+
+
+def _origin(value: ir.Value | None) -> ir.Value:
+    """The tensor behind a chain of pairs: what a second quantiser right after a pair quantises again."""
+    assert value is not None
+    maker = value.producer()
+    while maker is not None and _is(maker, "QuantizeLinear", "DequantizeLinear") and maker.inputs[0] is not None:
+        value = maker.inputs[0]
+        maker = value.producer()
+    return value
+
+
+def _scale_before(value: ir.Value) -> ir.Node | None:
+    """The QuantizeLinear whose integers reach `value`, through operators that only move them."""
+    maker = value.producer()
+    for _ in range(64):
+        if maker is None or _is(maker, "QuantizeLinear"):
+            return maker
+        if not maker.inputs or maker.inputs[0] is None:
+            return None
+        maker = maker.inputs[0].producer()
+    return None
+
+
+def _axis(node: ir.Node) -> int:
+    return node.attributes["axis"].as_int() if "axis" in node.attributes else 1
+
+
+def _along(shape: tuple[int, ...], parameter: NDArray[np.generic], axis: int, node: ir.Node) -> tuple[int, ...]:
+    """The shape in which a scale or zero point broadcasts against `shape`."""
+    if parameter.size == 1:
+        return (1,) * len(shape)
+    if not -len(shape) <= axis < len(shape) or shape[axis] != parameter.size or parameter.ndim != 1:
+        raise OrinportError(f"{display_name(node)} has {parameter.size} scales for a tensor of shape {list(shape)}.")
+    return tuple(parameter.size if index == axis % len(shape) else 1 for index in range(len(shape)))
+
+
+def _quantised(
+    floats: NDArray[np.generic],
+    scale: NDArray[np.generic] | None,
+    zero: NDArray[np.generic] | None,
+    axis: int,
+    node: ir.Node,
+) -> NDArray[np.float64]:
+    """QuantizeLinear by its definition: round to even, add the zero point, saturate."""
+    if scale is None:
+        raise OrinportError(f"The scale of {display_name(node)} is not constant.")
+    dtype = np.dtype(np.uint8) if zero is None else zero.dtype
+    bounds = np.iinfo(dtype)  # type: ignore[type-var]
+    steps = np.rint(
+        floats.astype(np.float32) / scale.astype(np.float32).reshape(_along(floats.shape, scale, axis, node))
+    )
+    offset = 0 if zero is None else zero.astype(np.float64).reshape(_along(floats.shape, zero, axis, node))
+    result: NDArray[np.float64] = np.clip(steps.astype(np.float64) + offset, bounds.min, bounds.max)
+    return result
+
+
+def _reader(value: ir.Value) -> ir.Node | None:
+    """The operator that reads weights, behind a Transpose or Reshape of them; None for several or none."""
+    uses = list(value.uses())
+    if not uses or any(use.idx != 1 for use in uses):
+        return None
+    return uses[0].node
+
+
+def channel_axis(node: ir.Node) -> int | None:
+    """The axis of output channels of a node's weights, its second input; None if it has no weights."""
+    if node.op_type == "Gemm":
+        transposed = "transB" in node.attributes and node.attributes["transB"].as_int() == 1
+        return 0 if transposed else 1
+    return _CHANNEL_AXIS.get(node.op_type)
