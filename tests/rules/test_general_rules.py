@@ -36,6 +36,14 @@ def test_what_the_parser_does_not_take_blocks() -> None:
     assert not found(run(relu()), "DLA091")
 
 
+def test_an_operator_that_only_an_unknown_shape_stops_is_unknown() -> None:
+    attributes = {"op_type": "AffineGrid", "domain": "", "reason": "its size is not known", "certain": False}
+    report = run(layer(LayerKind.UNSUPPORTED, **attributes))
+    (finding,) = found(report, "DLA091")
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "may not be able" in finding.message
+
+
 @pytest.mark.parametrize(
     ("shape", "batch"),
     [

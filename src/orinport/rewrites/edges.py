@@ -87,7 +87,8 @@ def move_edges(
 
     An input is moved if all that reads it are shape movers that do the same and give one of `ranks`
     dimensions; an output if it comes from a shape mover that reads such a tensor. With a `judge`, which says
-    what the DLA does not take, only movers of that kind go, and only between the edge and a node on the DLA.
+    what the DLA does not take, an edge is moved only if the mover nearest to it is of that kind, and only
+    between the edge and a node on the DLA; the movers behind it go with it.
     """
     from orinport.model.save import copy_model
 
@@ -114,7 +115,7 @@ class _EdgeMover:
             first = shuffle_of(readers[0], self.context) if readers else None
             if first is None or value.is_graph_output() or not self._helps(first):
                 break
-            if not all(self._alike(reader, value, first) for reader in readers):
+            if not all(self._alike(reader, value, first, moved=total is not None) for reader in readers):
                 break
             joined = first if total is None else total.then(first)
             if joined is None:
@@ -146,7 +147,7 @@ class _EdgeMover:
             joined = shuffle if total is None else shuffle.then(total)
             if source is None or joined is None or source.is_graph_output() or source.producer() is None:
                 break
-            if not self._helps(shuffle.inverse()) or not self._is_off(mover):
+            if not self._helps(shuffle.inverse()) or not (total is not None or self._is_off(mover)):
                 break
             total = joined
             name, kind = value.name, value.type
@@ -165,10 +166,10 @@ class _EdgeMover:
         """Moving over `shuffle`, from the edge inwards, leads to a shape of the right rank, or on towards one."""
         return len(shuffle.shape) in self._ranks or len(shuffle.before) not in self._ranks
 
-    def _alike(self, reader: ir.Node, value: ir.Value, shuffle: Shuffle) -> bool:
+    def _alike(self, reader: ir.Node, value: ir.Value, shuffle: Shuffle, *, moved: bool) -> bool:
         return (
             reader.graph is self.graph
-            and self._is_off(reader)
+            and (moved or self._is_off(reader))
             and reader.inputs[0] is value
             and all(each is not value for each in reader.inputs[1:])
             and not reader.outputs[0].is_graph_output()

@@ -2,7 +2,8 @@
 
 ## What it checks
 Whether the parser of this TensorRT version makes anything of an ONNX operator. If not, the network cannot be
-built, neither for the DLA nor for the GPU.
+built, neither for the DLA nor for the GPU. Where only a shape that could not be found out stands in the way,
+the layer is unknown instead.
 
 ## Why it matters
 The build ends at this node, whatever is said about the others.
@@ -45,18 +46,22 @@ class NotParsed(LayerRule):
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         operator = f"{layer['domain']}::{layer['op_type']}" if layer["domain"] else layer["op_type"]
         reason = layer["reason"].rstrip(".")
+        certain = layer.attributes.get("certain", True)
+        says = "cannot parse" if certain else "may not be able to parse"
         yield Finding(
             code=self.code,
             layer=layer.name,
             nodes=layer.nodes,
-            message=f"TensorRT {context.target.stack.tensorrt} cannot parse {operator}: {reason}.",
+            message=f"TensorRT {context.target.stack.tensorrt} {says} {operator}: {reason}.",
             value=operator,
             limit=None,
-            help="Replace it by operators that the parser takes, or write a plugin for it.",
+            help="Replace it by operators that the parser takes, or write a plugin for it."
+            if certain
+            else "Export the network with fixed shapes, so that this can be told.",
             fix=None,
             source=f"onnx-tensorrt docs/operators.md for TensorRT {context.target.stack.tensorrt}",
             confidence=Confidence.DOCUMENTED,
-            verdict=Verdict.BLOCKED,
+            verdict=Verdict.BLOCKED if certain else Verdict.UNKNOWN,
         )
 
 
