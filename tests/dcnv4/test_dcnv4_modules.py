@@ -206,23 +206,34 @@ def test_what_a_module_computes(torch, stride, remove_center):
     def linear(layer, x):
         return x @ layer.weight.detach().double().numpy().T + layer.bias.detach().double().numpy()
 
-    x = linear(vectors, pixels)[:, ::stride, ::stride] if stride > 1 else linear(vectors, pixels)
     sampled = reference(
         linear(value, pixels),
-        x,
+        linear(vectors, pixels)[:, ::stride, ::stride],
         group=2,
         group_channels=16,
         stride=(stride, stride),
         offset_scale=0.5,
         remove_center=remove_center,
     )
-    if stride == 1:
-        got = module(torch.tensor(pixels, dtype=torch.float32).flatten(1, 2), (7, 6))
-        assert got.shape == (2, 42, 32)
-        np.testing.assert_allclose(got.detach().numpy(), linear(output, sampled).reshape(2, 42, 32), atol=2e-5)
-    else:
-        with pytest.raises(OrinportError, match=r"needs \(2, 4, 3, P\)"):
-            module(torch.tensor(pixels, dtype=torch.float32))
+    tokens = sampled.shape[1] * sampled.shape[2]
+    assert tokens == (42 if stride == 1 else 12)
+    got = module(torch.tensor(pixels, dtype=torch.float32).flatten(1, 2), (7, 6))
+    np.testing.assert_allclose(got.detach().numpy(), linear(output, sampled).reshape(2, tokens, 32), atol=2e-5)
+
+
+def test_padding_that_changes_the_size(torch):
+    """Without padding the output is two pixels smaller, and its offsets come from the inner pixels."""
+    from orinport.dcnv4 import DCNv4
+    from orinport.dcnv4.flash_internimage import randomize
+
+    module = DCNv4(32, group=2, pad=0)
+    randomize(module, 6)
+    pixels = torch.randn(1, 6, 7, 32, generator=torch.Generator().manual_seed(0))
+    whole = DCNv4(32, group=2, pad=1)
+    whole.load_state_dict(module.state_dict())
+    torch.testing.assert_close(module(pixels), whole(pixels)[:, 1:-1, 1:-1])
+    with pytest.raises(OrinportError, match="have no input pixel under them"):
+        DCNv4(32, group=2, pad=2)(pixels)
 
 
 def test_tokens_need_a_shape(torch):

@@ -73,7 +73,7 @@ def test_values(torch, backend, geometry, dtype):
     assert error(got, reference(numbers(value), numbers(vectors), **keywords(geometry))) < TOLERANCE[dtype]
 
 
-@pytest.mark.parametrize("batch", [1, 2, 3, 4, 8, 15, 29, 31, 45, 64, 75, 128, 225, 255, 256, 257, 300])
+@pytest.mark.parametrize("batch", [1, 2, 3, 4, 8, 15, 29, 31, 45, 64, 75, 128, 225, 255, 256, 257, 300, 512])
 def test_every_image_of_a_batch_is_computed(torch, batch):
     """7x7 pixels, where existing kernels lose images; each image must equal itself alone."""
     from orinport.dcnv4 import dcnv4
@@ -212,6 +212,64 @@ def test_half_values_with_single_offsets(torch, backend):
     assert error(got, reference(numbers(value), numbers(vectors), **keywords(geometry))) < 3e-4
     got.sum().backward()
     assert (value.grad.dtype, vectors.grad.dtype) == (torch.float16, torch.float32)
+
+
+def test_nothing_outside_the_output_is_written(torch):
+    """The kernels write into the middle of a larger buffer; what lies around it stays."""
+    from orinport.dcnv4.cpu import kernels
+
+    library = kernels()
+    if library is None:
+        pytest.skip("there is no C compiler on this machine")
+    geometry = Geometry(3, 20, offset_scale=3.0)
+    value, vectors = random_inputs(torch, geometry, 2, 9, 7)
+    size = 2 * 9 * 7 * 60
+    guarded = torch.full((size + 2048,), 7.0)
+    output = guarded[1024 : 1024 + size]
+    addresses = [value.data_ptr(), vectors.data_ptr(), output.data_ptr()]
+    library.dcnv4_forward("f32", geometry, value.shape, vectors.shape, addresses, 2)
+    assert (guarded[:1024] == 7).all()
+    assert (guarded[-1024:] == 7).all()
+    assert error(output.reshape(2, 9, 7, 60), reference(numbers(value), numbers(vectors), **keywords(geometry))) < 5e-6
+
+
+def test_calls_at_the_same_time_do_not_meet(torch):
+    """Eight threads, each with its own problem, again and again."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from orinport.dcnv4 import dcnv4
+
+    problems = []
+    for seed in range(8):
+        geometry = Geometry(1 + seed % 4, 16, offset_scale=1.0 + seed)
+        value, vectors = random_inputs(torch, geometry, 2, 8 + seed, 9, seed=seed)
+        problems.append((geometry, value, vectors, dcnv4(value, vectors, **keywords(geometry))))
+
+    def work(problem):
+        geometry, value, vectors, expected = problem
+        return all(torch.equal(dcnv4(value, vectors, **keywords(geometry)), expected) for _ in range(20))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, problems))
+
+
+def test_more_than_two_to_the_31_numbers(torch):
+    """Addresses need 64 bits: 17 pixels whose vectors are 2**27 numbers apart. Only touched pages take memory."""
+    from orinport.dcnv4 import dcnv4, ops
+
+    if ops.kernels() is None:
+        pytest.skip("there is no C compiler on this machine")
+    geometry = Geometry(1, 16)
+    try:
+        vectors = torch.zeros((1, 1, 17, 1 << 27))
+    except RuntimeError as error:
+        pytest.skip(f"this machine does not give 9 GB of address space: {error}")
+    assert vectors.numel() > 2**31
+    value, small = random_inputs(torch, geometry, 1, 1, 17)
+    vectors[..., : small.shape[-1]] = small
+    torch.testing.assert_close(
+        dcnv4(value, vectors, **keywords(geometry)), dcnv4(value, small, **keywords(geometry)), rtol=0, atol=0
+    )
 
 
 def test_memory_layout_does_not_matter(torch, backend):

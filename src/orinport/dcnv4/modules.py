@@ -82,7 +82,10 @@ class DCNv4(nn.Module):
                     nn.init.zeros_(projection.bias)
 
     def forward(self, input: torch.Tensor, shape: tuple[int, int] | None = None) -> torch.Tensor:  # noqa: A002
-        """(N, L, C) with `shape` (H, W), square if left out, gives (N, Ho*Wo, C); (N, H, W, C) gives (N, Ho, Wo, C)."""
+        """(N, L, C) with `shape` (H, W), square if left out, gives (N, Ho*Wo, C); (N, H, W, C) gives (N, Ho, Wo, C).
+
+        Where the size changes, offsets are made from the input pixels under the kernel's centre.
+        """
         if input.dim() == 4:
             return self._on_pixels(input)
         if input.dim() != 3:
@@ -100,7 +103,7 @@ class DCNv4(nn.Module):
         geometry = self.geometry
         output = dcnv4(
             value,
-            self.offset_mask(source).to(value.dtype),
+            self.offset_mask(self._at_output(source)).to(value.dtype),
             kernel=geometry.kernel,
             stride=geometry.stride,
             padding=geometry.padding,
@@ -117,6 +120,22 @@ class DCNv4(nn.Module):
             gate = gate.sigmoid().repeat_interleave(geometry.group_channels, dim=-1)
             output = output * (1 - gate) + value * gate
         return output if self.without_pointwise else self.output_proj(output)
+
+    def _at_output(self, source: torch.Tensor) -> torch.Tensor:
+        """The pixels of (N, H, W, C) under the kernel's centre, one for every output pixel."""
+        if self.geometry.keeps_size:
+            return source
+        sizes = self.geometry.output_size(int(source.shape[1]), int(source.shape[2]))
+        for axis, count in enumerate(sizes):
+            stride, extent = self.geometry.stride[axis], self.geometry.dilation[axis] * (self.geometry.kernel[axis] - 1)
+            first = extent // 2 - self.geometry.padding[axis]
+            last = first + (count - 1) * stride
+            if first < 0 or last >= source.shape[axis + 1]:
+                raise OrinportError(
+                    f"DCNv4: with padding {self.geometry.padding} some output pixels have no input pixel under them."
+                )
+            source = source[:, first : last + 1 : stride] if axis == 0 else source[:, :, first : last + 1 : stride]
+        return source
 
 
 class FlashDeformAttn(nn.Module):
