@@ -21,6 +21,8 @@ def generate(draw: Draw) -> Pattern:
     left = draw.chance(0.4)
     batch = draw.shape(draw.integer(0, 3), 1, 4)
     weights = draw.choose([(), (), (1,), batch, (1,) * len(batch)])
+    if draw.chance(0.15):  # every matrix of the constant times each of the operand
+        batch, weights = (*batch[:1], 1), (draw.integer(1, 3),)
     run_time = (*batch, k, n) if left else (*batch, m, k)
     constant = (*weights, m, k) if left else (*weights, k, n)
     if not batch and draw.chance(0.2):
@@ -57,7 +59,7 @@ def test_integers_are_refused() -> None:
 
 def test_broadcast_in_both_directions_is_refused() -> None:
     proto = network(
-        [node("MatMul", ["x", "w"], "y")], {"x": (3, 1, 4, 8)}, ["y"], {"w": np.ones((5, 8, 2), np.float32)}
+        [node("MatMul", ["x", "w"], "y")], {"x": (1, 2, 4, 8)}, ["y"], {"w": np.ones((5, 1, 8, 2), np.float32)}
     )
     check_refused(proto, REWRITE, "broadcast")
 

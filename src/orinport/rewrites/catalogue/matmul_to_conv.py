@@ -105,7 +105,7 @@ class MatMulToConv(Rewrite):
         if data.bias is not None:
             values = builder.context.constant(data.bias)
             assert values is not None
-            bias = np.broadcast_to(values.reshape(-1), (kernel.shape[0],))
+            bias = np.resize(values.reshape(-1), kernel.shape[0])  # again for each matrix
         result, back = convolve(data.product, kernel, bias, builder)
         return (builder.shuffle(result, back),)
 
@@ -127,7 +127,11 @@ def _plan(
     if not groups or shared:
         count, places = (1, rows) if shared else _places(value, operand, rows, context, left=left)
         return Product(value, count, 1, places, inner, outputs * prod(groups), prod(groups), not left, not left, result)
-    if batch[len(batch) - len(groups) :] != groups:
+    lead, tail = batch[: max(0, len(batch) - len(groups))], batch[max(0, len(batch) - len(groups)) :]
+    if len(tail) == len(groups) and prod(tail) == 1:  # every matrix of the constant times each of the operand
+        total = prod(groups)
+        return Product(value, prod(lead), 1, rows, inner, outputs * total, total, not left, not left, result)
+    if tail != groups:
         return None
     return Product(
         value,
