@@ -17,12 +17,14 @@ def explain(
     import sys
 
     from orinport import rules
+    from orinport.precision import pages as scales
     from orinport.predict import pages
 
     if not code:
-        for name, title in sorted({**rules.titles(), **pages.titles()}.items()):
+        for name, title in sorted({**rules.titles(), **pages.titles(), **scales.titles()}.items()):
             sys.stdout.write(f"{name}  {title}\n")
         return 0
-    text = pages.page(code.strip().upper()) or rules.explain(code)
+    wanted = code.strip().upper()
+    text = pages.page(wanted) or scales.page(wanted) or rules.explain(code)
     sys.stdout.write(text.rstrip() + "\n")
     return 0

@@ -1,9 +1,9 @@
 """`complete`: scales for tensors that hold the values of others, that an operator bounds, or that are constant.
 
 Layers are walked forward and backward until nothing changes, so that neither the order of the operands nor the
-depth of the network matters. A scale that a tensor has of its own is never replaced, except a calibrated one behind
-Sigmoid and its like, whose range is known better than any data can tell. No scale is handed on to an output of the network: what
-leaves the network is not quantised unless it has a scale of its own.
+depth of the network matters. A scale that a tensor has of its own is never replaced, except a calibrated one
+behind Sigmoid and its like, whose range is known better than any data can tell. No scale is handed on to an output of
+the network: what leaves the network is not quantised unless it has a scale of its own.
 """
 
 from __future__ import annotations
