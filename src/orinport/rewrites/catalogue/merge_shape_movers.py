@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from orinport.rewrites.builder import Builder
     from orinport.rewrites.context import RewriteContext
+    from orinport.rewrites.shuffle import Shuffle
 
 __all__ = ["REWRITE", "MergeShapeMovers"]
 
@@ -52,13 +53,20 @@ class MergeShapeMovers(Rewrite):
         if chain is None:
             return None
         source, total, nodes = chain
-        if len(total.steps()) >= _alone(nodes, context):
+        if len(total.steps()) >= _alone(nodes, context) or _leaves_four(source, total, nodes, context):
             return None
         return Match(nodes, (output,), (source, total))
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
         source, total = match.data
         return (builder.shuffle(source, total),)
+
+
+def _leaves_four(source: ir.Value, total: Shuffle, nodes: Sequence[ir.Node], context: RewriteContext) -> bool:
+    """The chain stays 4-D all the way, as the DLA rearranges, and the shorter one would not."""
+    if context.rank(source) != 4 or any(context.rank(mover.outputs[0]) != 4 for mover in nodes):
+        return False
+    return any(len(numbers) != 4 for _, numbers in total.steps())
 
 
 def _alone(nodes: Sequence[ir.Node], context: RewriteContext) -> int:
