@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def generate(draw: Draw) -> Pattern:
     op_type = draw.choose(REWRITE.op_types)
-    shape = (draw.integer(1, 2), draw.integer(1, 4), draw.choose([1, 2, 7, 12, 40]), draw.choose([1, 3, 8, 33]))
+    shape = (draw.integer(1, 2), draw.integer(1, 4), draw.choose([1, 2, 7, 12, 37, 40]), draw.choose([1, 3, 8, 33, 41]))
     shapes = [(shape[0], *(size if draw.chance(0.6) else 1 for size in shape[1:])) for _ in range(2)]
     constants, names = {}, ["x", "z"]
     inputs = {"x": shapes[0], "z": shapes[1]}
@@ -57,8 +57,9 @@ def test_copies_of_the_batch_are_refused() -> None:
     check_refused(product((2, 3, 4, 4), (1, 3, 4, 4)), REWRITE, "the batch")
 
 
-def test_large_primes_are_refused() -> None:
-    check_refused(product((1, 3, 37, 4), (1, 3, 1, 4)), REWRITE, "no factors")
+def test_large_primes_are_copied_as_channels() -> None:
+    model, _ = apply_to(product((1, 3, 37, 4), (1, 3, 1, 4)), REWRITE)
+    assert [each.op_type for each in model.graph] == ["Reshape", "Conv", "Transpose", "Mul"]
 
 
 def test_operands_of_lower_rank_are_refused() -> None:

@@ -20,31 +20,45 @@ __all__ = ["spread", "steps_of"]
 def spread(value: ir.Value, shape: tuple[int, ...], builder: Builder) -> ir.Value:
     """`value` copied until it has `shape`: channels by a convolution of ones, height and width by nearest Resize.
 
-    Raises RefusedError where the batch would have to be copied, or a size has a prime factor above the limit of
-    Resize.
+    A height or width with a prime factor above the limit of Resize is copied as channels and transposed into place.
+    Raises RefusedError where the batch would have to be copied.
     """
     batch, channels, height, width = builder.shape(value)
     if batch != shape[0]:
         raise RefusedError("the batch would have to be copied")
     if channels != shape[1]:
-        ones = builder.constant(np.ones((shape[1], channels, 1, 1), builder.numpy_dtype(value)), "ones")
-        value = build_conv(builder, value, ones, None, Window((1, 1), (1, 1), (0, 0), (0, 0), (1, 1)))
+        value = _copies(value, shape[1], builder)
     limit = builder.context.limit("Z02a", "max")
-    plans = [steps_of(after // before, limit) for before, after in zip((height, width), shape[2:], strict=True)]
-    count = max(map(len, plans))
-    rows, columns = ((*plan, *[1] * (count - len(plan))) for plan in plans)
-    for row, column in zip(rows, columns, strict=True):
+    factors = [shape[2] // height, shape[3] // width]
+    plans = [steps_of(factor, limit) for factor in factors]
+    if plans[0] is None:
+        copied = _copies(builder.reshape(value, (batch, 1, shape[1], width)), shape[2], builder)
+        value = builder.transpose(copied, (0, 2, 1, 3))
+    if plans[1] is None:
+        rows = builder.shape(value)[2]
+        copied = _copies(builder.reshape(value, (batch, 1, shape[1], rows)), shape[3], builder)
+        value = builder.transpose(copied, (0, 2, 3, 1))
+    done = [plan or () for plan in plans]
+    count = max(map(len, done))
+    rows_by, columns_by = ((*plan, *[1] * (count - len(plan))) for plan in done)
+    for row, column in zip(rows_by, columns_by, strict=True):
         value = _resize(value, row, column, builder)
     return value
 
 
-def steps_of(factor: int, limit: int) -> tuple[int, ...]:
-    """`factor` as a product of numbers up to `limit`; RefusedError if a prime factor is larger."""
+def _copies(value: ir.Value, count: int, builder: Builder) -> ir.Value:
+    """`count` copies of the only channel of a value."""
+    ones = builder.constant(np.ones((count, 1, 1, 1), builder.numpy_dtype(value)), "ones")
+    return build_conv(builder, value, ones, None, Window((1, 1), (1, 1), (0, 0), (0, 0), (1, 1)))
+
+
+def steps_of(factor: int, limit: int) -> tuple[int, ...] | None:
+    """`factor` as a product of numbers up to `limit`; None if a prime factor is larger."""
     steps: list[int] = []
     while factor > 1:
         step = next((each for each in range(min(limit, factor), 1, -1) if factor % each == 0), None)
         if step is None:
-            raise RefusedError(f"a scale of {factor} has no factors up to the limit of {limit}")
+            return None
         steps.append(step)
         factor //= step
     return tuple(steps)

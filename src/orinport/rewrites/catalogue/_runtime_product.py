@@ -102,35 +102,13 @@ def multiply(product: RuntimeProduct, builder: Builder, alpha: float = 1.0) -> i
         raise RefusedError(f"the copies would hold {elements} elements, more than the {most} that pay")
     launch = context.figure("runtime_product", "launch")
     turned = product.turned() if m < p else product
-    problem, other = _problem((m, p), builder), _columns_problem(turned, builder)
-    cheaper = 5 * elements + 4 * min(m, p) * launch < 6 * elements + 6 * launch
-    if not other and (cheaper or problem):
+    reach = context.limit("Z02a", "max")
+    passes = 6 + 2 * sum(steps_of(size, reach) is None for size in (m, p))
+    at_once = passes * (elements + launch)
+    by_columns = 5 * elements + 4 * min(m, p) * launch
+    if by_columns < at_once and min(m, p) <= context.figure("runtime_product", "columns"):
         return _by_columns(turned, builder, alpha)
-    if problem:
-        raise RefusedError(problem)
     return _at_once(product, builder, alpha)
-
-
-def _problem(factors: tuple[int, ...], builder: Builder) -> str:
-    """Why Resize cannot copy as often as that; empty if it can."""
-    try:
-        for factor in factors:
-            steps_of(factor, builder.context.limit("Z02a", "max"))
-    except RefusedError as refusal:
-        return str(refusal)
-    return ""
-
-
-def _columns_problem(product: RuntimeProduct, builder: Builder) -> str:
-    """Why the columns of the right operand cannot be taken one by one; empty if they can."""
-    _, g, m, k, p = product.sizes
-    most = builder.context.figure("runtime_product", "columns")
-    if p > most:
-        return f"{p} columns are more than the {most} that pay"
-    try:
-        return _problem(positions(m, g * k, builder.context), builder)
-    except RefusedError as refusal:
-        return str(refusal)
 
 
 def _at_once(product: RuntimeProduct, builder: Builder, alpha: float) -> ir.Value:

@@ -2,7 +2,8 @@
 
 ## What it does
 Where an operand of shape `(N, C, 1, 1)`, `(N, 1, H, W)` and the like is repeated by broadcast, it is copied first:
-along height and width by nearest Resize, along the channels by a 1x1 convolution of ones. A constant that has neither
+along height and width by nearest Resize, along the channels by a 1x1 convolution of ones, which also serves, with a
+transpose behind it, for a height or width that Resize does not reach. A constant that has neither
 one value nor one a channel is written out in full.
 
 ## Why
@@ -13,8 +14,7 @@ The scaling of squeeze-and-excite, `(1, 64, 56, 56)` times `(1, 64, 1, 1)`: Resi
 shapes.
 
 ## Refused
-Copies along the batch; a height or width with a prime factor above 32, the limit of Resize; a written constant past the
-cost limit.
+Copies along the batch; a written constant past the cost limit; run-time operands of fewer than 4 dimensions.
 
 ## Safety
 exact: bit-equal.

@@ -15,9 +15,8 @@ The scores of attention over 64 tokens, `(1, 4, 64, 32) x (1, 4, 32, 64)`: two R
 `(1, 128, 64, 64)`, one convolution with 4 groups.
 
 ## Refused
-A constant operand (matmul-to-conv, gemm-to-conv); integers; operands that broadcast against each other; sizes with a
-prime factor above 32, the limit of Resize, in both ways; copies of more elements than pay; dimensions above the DLA's
-limit.
+A constant operand (matmul-to-conv, gemm-to-conv); integers; operands that broadcast against each other; copies of more
+elements than pay; dimensions above the DLA's limit.
 
 ## Safety
 exact: the same products in another order of summation.
