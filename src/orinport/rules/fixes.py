@@ -29,6 +29,7 @@ __all__ = [
     "SOFTMAX_TO_CHANNELS",
     "SPLIT_AVERAGE_POOL",
     "SPLIT_CONV_CHANNELS",
+    "SPLIT_CONV_KERNEL",
     "SPLIT_MAX_POOL",
     "WINDOWS_TO_4D",
 ]
@@ -54,5 +55,6 @@ RESIZE_SIZES_TO_SCALES: Final = ("resize-sizes-to-scales", "exact")
 SOFTMAX_TO_CHANNELS: Final = ("softmax-to-channels", "exact")
 SPLIT_AVERAGE_POOL: Final = ("split-average-pool", "exact")
 SPLIT_CONV_CHANNELS: Final = ("split-conv-channels", "exact")
+SPLIT_CONV_KERNEL: Final = ("split-conv-kernel", "exact")
 SPLIT_MAX_POOL: Final = ("split-max-pool", "exact")
 WINDOWS_TO_4D: Final = ("windows-to-4d", "exact")

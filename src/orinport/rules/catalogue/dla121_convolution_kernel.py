@@ -14,7 +14,7 @@ Split the kernel into smaller ones over shifted inputs and add the results, or u
 if the network can be trained again.
 
 ## Fix safety
-No rewrite is applied.
+split-conv-kernel is exact; with padding it needs a Pad, which the DLA takes from TensorRT 10.4 on.
 
 ## Source
 Rows C02a and C02b: NvInfer.h, developer guides 8.4 and 8.5, current documentation.
@@ -25,6 +25,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
+from orinport.rules.fixes import SPLIT_CONV_KERNEL
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import between, bounds, by, finding, speaking, within
 
@@ -55,6 +56,7 @@ class ConvolutionKernel(LayerRule):
             value=kernel,
             limit=bounds(row),
             advice="Split the kernel into smaller convolutions over shifted inputs and add their results.",
+            fix=SPLIT_CONV_KERNEL if layer["constant_kernel"] else None,
         )
 
 

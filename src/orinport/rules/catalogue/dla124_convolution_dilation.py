@@ -14,7 +14,7 @@ An atrous pyramid with rates 12, 24 and 36: the third branch is refused.
 Use a rate of 32 or less, or two dilated convolutions one after the other.
 
 ## Fix safety
-No rewrite is applied.
+split-conv-kernel is exact; with padding it needs a Pad, which the DLA takes from TensorRT 10.4 on.
 
 ## Source
 Row C05: NvInfer.h from 7.1.3 on, developer guides 8.4 and 8.5.
@@ -25,6 +25,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
+from orinport.rules.fixes import SPLIT_CONV_KERNEL
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import between, bounds, by, finding, speaking, within
 
@@ -55,6 +56,7 @@ class ConvolutionDilation(LayerRule):
             value=dilation,
             limit=bounds(row),
             advice="Use a smaller dilation, or two dilated convolutions one after the other.",
+            fix=SPLIT_CONV_KERNEL if layer["constant_kernel"] else None,
         )
 
 
