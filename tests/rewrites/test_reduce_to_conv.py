@@ -25,6 +25,12 @@ def reduction(draw: Draw, op_types: Sequence[str]) -> Pattern:
     shape = (*shape, 2) if rank == 5 else shape
     axes = [axis for axis in range(1, rank) if draw.chance(0.5)] or [1]
     named = [axis - rank if draw.chance(0.3) else axis for axis in axes]
+    if op_type == "GlobalLpPool":
+        shape = shape[:2] + (shape[2:] or (3,))
+        call = node(op_type, ["x"], "y", p=draw.integer(1, 2))
+        pattern = Pattern([call], {"x": shape}, ["y"], {}, opset)
+        pattern.applies = None if set(shape[2:]) == {1} else True
+        return pattern
     attributes: dict[str, Any] = {"keepdims": draw.integer(0, 1)}
     constants, names = {}, ["x"]
     if opset >= (13 if op_type == "ReduceSum" else 18):
@@ -83,11 +89,16 @@ def reduced(op_type: str, shape: tuple[int, ...], axes: list[int], dtype: Any = 
 
 @pytest.mark.parametrize("rewrite", [SUMS, MAXIMA])
 def test_refusals(rewrite: Any) -> None:
-    op_type = rewrite.op_types[0]
+    op_type = rewrite.op_types[-1]
     check_refused(reduced(op_type, (2, 3, 4, 4), [0, 1]), rewrite, "the batch")
     check_refused(reduced(op_type, (1, 3, 4, 4), [1], np.int32), rewrite, "INT32")
     check_refused(reduced(op_type, (1, 2, 2, 2, 2, 2), [1, 3, 5]), rewrite, "alternate")
     check_refused(reduced(op_type, (1, 9000), [1]), rewrite, "8192")
+
+
+def test_other_norms_are_refused() -> None:
+    proto = network([node("GlobalLpPool", ["x"], "y", p=3)], {"x": (1, 3, 4, 4)}, ["y"])
+    check_refused(proto, SUMS, "power 3")
 
 
 def test_masked_maxima_are_refused() -> None:

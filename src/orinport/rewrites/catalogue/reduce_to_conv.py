@@ -3,7 +3,8 @@
 ## What it does
 ReduceMean and ReduceSum become convolutions with constant weights where channels are summed up, and pools where height
 or width are; ReduceL1 sums absolute values, ReduceSumSquare and ReduceL2 squares, ReduceL2 takes the root as a power of
-0.5. Tensors of other ranks are reshaped so that what is reduced stands as channels, height or width of a 4-D tensor.
+0.5; GlobalLpPool is one of these two over all spatial dimensions. Tensors of other ranks are reshaped so that what is
+reduced stands as channels, height or width of a 4-D tensor.
 
 ## Why
 The DLA takes no reduction, or only a maximum with newer software. A 1x1 convolution of ones is a sum over the channels.
@@ -14,8 +15,8 @@ average pools, a 1x1 convolution.
 
 ## Refused
 Reductions over the batch; axes that are not constant; kept and reduced dimensions that alternate more often than a 4-D
-tensor has dimensions; integers; more channels than the DLA's limit. ReduceMean over height and width is left to
-reduce-to-pool.
+tensor has dimensions; integers; norms of another power than 1 and 2; more channels than the DLA's limit. ReduceMean
+over height and width is left to reduce-to-pool.
 
 ## Safety
 exact: the same terms in another order of summation.
@@ -64,7 +65,7 @@ class ReduceToConv(Rewrite):
 
     name = "reduce-to-conv"
     safety = Safety.EXACT
-    op_types = ("ReduceL1", "ReduceL2", "ReduceMean", "ReduceSum", "ReduceSumSquare")
+    op_types = ("GlobalLpPool", "ReduceL1", "ReduceL2", "ReduceMean", "ReduceSum", "ReduceSumSquare")
 
     def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
         value = node.inputs[0]
@@ -75,12 +76,15 @@ class ReduceToConv(Rewrite):
             return Refusal(f"convolutions do not take {context.dtype(value)}")
         if 0 in shape:
             return Refusal("the tensor holds no elements")
+        kind = _kind(node, context)
+        if kind is None:
+            return Refusal(f"the norm of power {context.attribute(node, 'p', 2)} has no form on the DLA")
         axes = reduced_axes(node, shape, context)
         if axes is None:
             return Refusal("the axes are known at run time only")
         if not axes or all(shape[axis] == 1 for axis in axes):
             return None
-        if node.op_type == "ReduceMean" and len(shape) in (3, 4) and min(axes) >= 2:
+        if kind == "ReduceMean" and len(shape) in (3, 4) and min(axes) >= 2:
             return None
         if 0 in axes and shape[0] > 1 and len(shape) > 1:
             return Refusal("it also reduces the batch")
@@ -95,16 +99,23 @@ class ReduceToConv(Rewrite):
         return Match((node, *movers), (node.outputs[0],), _Data(source, into, reduced))
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
-        node, data = match.nodes[0], match.data
+        kind, data = _kind(match.nodes[0], builder.context), match.data
         value = builder.shuffle(data.source, data.into)
-        if node.op_type == "ReduceL1":
+        if kind == "ReduceL1":
             value = builder.op("Abs", value)
-        elif node.op_type in ("ReduceL2", "ReduceSumSquare"):
+        elif kind in ("ReduceL2", "ReduceSumSquare"):
             value = builder.op("Mul", value, value)
-        value = _total(value, data.reduced, builder, averages=node.op_type == "ReduceMean")
-        if node.op_type == "ReduceL2":
+        value = _total(value, data.reduced, builder, averages=kind == "ReduceMean")
+        if kind == "ReduceL2":
             value = builder.op("Pow", value, builder.like(value, 0.5))
         return (builder.reshape(value, builder.shape(match.outputs[0])),)
+
+
+def _kind(node: ir.Node, context: RewriteContext) -> str | None:
+    """The reduction that the node is; None if it is none of these."""
+    if node.op_type != "GlobalLpPool":
+        return node.op_type
+    return {1: "ReduceL1", 2: "ReduceL2"}.get(context.attribute(node, "p", 2))
 
 
 def _total(value: ir.Value, reduced: tuple[bool, bool, bool], builder: Builder, *, averages: bool) -> ir.Value:
