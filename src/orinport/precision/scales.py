@@ -81,7 +81,8 @@ class Scale:
     @property
     def range(self) -> float:
         """The largest magnitude that it represents, `scale * 127` in binary32."""
-        return float(np.float32(self.value) * np.float32(LEVELS))
+        with np.errstate(over="ignore"):
+            return float(np.float32(self.value) * np.float32(LEVELS))
 
 
 @dataclass(frozen=True, slots=True)
