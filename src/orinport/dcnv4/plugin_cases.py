@@ -81,12 +81,13 @@ def write_cases(folder: Path, *, full: bool = False, seed: int = 1) -> int:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        lines = [_write_attention(folder, seed, case) for case in _attention_cases()]
+        cases = _dcn_cases(full)
         if full:  # most of the time goes into a few large ones
             with ProcessPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
-                lines = list(pool.map(partial(_write_dcn, folder, seed), _dcn_cases(full)))
+                lines += pool.map(partial(_write_dcn, folder, seed), cases)
         else:
-            lines = [_write_dcn(folder, seed, case) for case in _dcn_cases(full)]
-        lines += [_write_attention(folder, seed, case) for case in _attention_cases()]
+            lines += [_write_dcn(folder, seed, case) for case in cases]
         (folder / "cases.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     except OSError as error:
         raise OrinportError(f"{str(folder)!r} cannot be written: {error.strerror}.") from error
