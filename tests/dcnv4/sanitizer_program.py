@@ -40,7 +40,7 @@ def main() -> None:
                     try:
                         cuda.dcnv4_cuda(value, vectors, geometry, configuration=number, fast=fast)
                         launches += 1
-                    except cuda.CudaUnavailableError:
+                    except cuda.CudaUnavailableError:  # noqa: PERF203
                         continue
             if dtype != torch.int8:
                 gradient = on_gpu(batch, rows, columns, geometry.channels, dtype=dtype)

@@ -112,7 +112,7 @@ def test_an_operator_that_gets_lost_is_noticed(torch, network, monkeypatch):
     from orinport.dcnv4 import export
 
     small = torch.nn.Sequential(network.patch_embed, network.levels[0].blocks[0])
-    monkeypatch.setattr(export, "nodes_of", lambda model: [])
+    monkeypatch.setattr(export, "custom_nodes", lambda model: [])
     with pytest.raises(OrinportError, match="lost DCNv4 operators: 0 of 1"):
         export.export_module(small, (torch.zeros(1, 3, 32, 32),))
 
@@ -211,3 +211,34 @@ def test_every_opset(torch, network, opset):
             raise
         pytest.skip(f"ONNX Runtime does not run it: {str(failure)[:80]}")
     assert error(got, expected) < 1e-4
+
+
+def test_attention_is_exported(torch):
+    """FlashDeformAttn from its module to ONNX Runtime, with a dynamic batch."""
+    from orinport.dcnv4 import FlashDeformAttn
+    from orinport.dcnv4.export import export_module
+    from orinport.dcnv4.flash_internimage import randomize
+
+    class Network(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = FlashDeformAttn(d_model=32, n_levels=2, n_heads=2, n_points=4)
+            self.register_buffer("shapes", torch.tensor([[4, 4], [2, 2]]))
+            self.register_buffer("starts", torch.tensor([0, 16]))
+
+        def forward(self, query, points, rows):
+            return self.attention(query, points, rows, self.shapes, self.starts)
+
+    network = Network().eval()
+    randomize(network, 1)
+    inputs = torch.randn(2, 5, 32), torch.rand(2, 5, 2, 2), torch.randn(2, 20, 32)
+    names = ("query", "points", "rows")
+    model = export_module(network, inputs, dynamic_batch=True, input_names=names)
+    assert [node.op_type for node in model.graph].count("FlashDeformAttn") == 1
+    to_portable(model)
+    inputs = torch.randn(3, 5, 32), torch.rand(3, 5, 2, 2), torch.randn(3, 20, 32)
+    data = ir.to_proto(model).SerializeToString()
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    found = session.run(None, dict(zip(names, (each.numpy() for each in inputs), strict=True)))[0]
+    with torch.no_grad():
+        assert error(found, network(*inputs).numpy()) < 1e-5

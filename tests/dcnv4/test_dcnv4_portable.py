@@ -8,8 +8,18 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 
-from orinport.dcnv4 import Geometry, reference
-from orinport.dcnv4.node import DOMAIN, FUSED, PLAIN, is_node, make_node, node_attributes, node_geometry, nodes_of
+from orinport.dcnv4 import Geometry, flash_deform_attn_reference, reference
+from orinport.dcnv4.node import (
+    ATTENTION,
+    DOMAIN,
+    FUSED,
+    PLAIN,
+    is_node,
+    make_node,
+    node_attributes,
+    node_geometry,
+    nodes_of,
+)
 from orinport.dcnv4.portable import to_plugin, to_portable
 from orinport.errors import OrinportError
 
@@ -196,12 +206,19 @@ def test_attributes_are_the_plugins_fields():
     assert is_node(node)
 
 
-@pytest.mark.parametrize("missing", list(node_attributes(Geometry(1, 8))))
+@pytest.mark.parametrize("missing", ["group", "group_channels"])
 def test_a_missing_attribute_is_named(missing):
     node = next(iter(one_node(Geometry(4, 16)).graph))
     del node.attributes[missing]
     with pytest.raises(OrinportError, match=f"DCNv4_Plugin 'dcn' lacks the attribute '{missing}'"):
         node_geometry(node)
+
+
+def test_attributes_left_out_have_the_plugins_defaults():
+    node = next(iter(one_node(Geometry(4, 16)).graph))
+    for name in [name for name in node.attributes if not name.startswith("group")]:
+        del node.attributes[name]
+    assert node_geometry(node) == Geometry(4, 16)
 
 
 @pytest.mark.parametrize(
@@ -261,5 +278,74 @@ def test_shape_inference_does_not_guess(change):
     elif change == "height":
         node.inputs[0].shape = ir.Shape([1, None, 7, 64])
     else:
-        del node.attributes["kh"]
+        del node.attributes["group"]
     assert infer(node) == [None]
+
+
+def attention_node(levels, points, *, batch=2, queries=5, group=3, channels=8, dtype=ir.DataType.FLOAT, gap=0):
+    """A network that is one FlashDeformAttn node, and its constants."""
+    starts, rows = [], 0
+    for height, width in levels:
+        starts.append(rows)
+        rows += height * width + gap
+    kind = ir.TensorType(dtype)
+    value = ir.Value(name="value", shape=ir.Shape([batch, rows, group, channels]), type=kind)
+    vectors = ir.Value(name="v", shape=ir.Shape([batch, queries, group, 3 * len(levels) * points]), type=kind)
+    constants = []
+    for name, array in (("shapes", levels), ("starts", starts)):
+        tensor = ir.tensor(np.array(array, np.int64), name=name)
+        constants.append(ir.Value(name=name, shape=tensor.shape, type=ir.TensorType(tensor.dtype), const_value=tensor))
+    attributes = ir.convenience.convert_attributes({"im2col_step": 64, "K": points})
+    node = ir.Node(DOMAIN, ATTENTION, [value, *constants, vectors], attributes, num_outputs=1, name="attention")
+    node.outputs[0].name = "output"
+    node.outputs[0].type, node.outputs[0].shape = kind, ir.Shape([batch, queries, group * channels])
+    graph = ir.Graph(
+        [value, vectors],
+        node.outputs,
+        nodes=[node],
+        initializers=constants,
+        opset_imports={"": 17, DOMAIN: 1},
+        name="g",
+    )
+    return ir.Model(graph, ir_version=10), starts, rows
+
+
+@pytest.mark.parametrize("dtype", [ir.DataType.FLOAT, ir.DataType.FLOAT16])
+@pytest.mark.parametrize("batch", [2, "batch"])
+@pytest.mark.parametrize(
+    ("levels", "points", "gap"), [([(5, 7)], 8, 0), ([(6, 6), (3, 4), (1, 1)], 4, 0), ([(4, 4), (2, 2)], 3, 5)]
+)
+def test_attention(levels, points, gap, batch, dtype):
+    model, starts, rows = attention_node(levels, points, batch=batch, dtype=dtype, gap=gap)
+    assert to_portable(model) == 1
+    generator = np.random.default_rng(0)
+    value = generator.standard_normal((3 if batch == "batch" else 2, rows, 3, 8)).astype(dtype.numpy())
+    vectors = generator.uniform(-0.3, 1.3, (len(value), 5, 3, 3 * len(levels) * points)).astype(dtype.numpy())
+    vectors[..., 2 * len(levels) * points :] *= 4
+    expected = flash_deform_attn_reference(value, levels, starts, vectors, points=points)
+    assert error(run(model, value, vectors), expected) < (1e-5 if dtype == ir.DataType.FLOAT else 4e-4)
+
+
+@pytest.mark.parametrize("change", ["points", "starts", "run time", "rank"])
+def test_attention_that_cannot_be(change):
+    model, _, _ = attention_node([(4, 4), (2, 2)], 4)
+    node = next(iter(model.graph))
+    if change == "points":
+        node.attributes["K"] = ir.AttrInt64("K", 3)
+    elif change == "starts":
+        tensor = ir.tensor(np.array([0, 17], np.int64), name="starts")
+        node.inputs[2].const_value = tensor
+    elif change == "run time":
+        node.inputs[1].const_value = None
+    else:
+        node.inputs[0].shape = ir.Shape([20, 3, 8])
+    with pytest.raises(OrinportError, match="The FlashDeformAttn 'attention'"):
+        to_portable(model)
+
+
+def test_attention_shapes():
+    from orinport.model import load
+
+    model, _, _ = attention_node([(4, 4), (2, 2)], 4)
+    model.graph.outputs[0].shape = None
+    assert load(ir.to_proto(model)).outputs[0].shape == (2, 5, 24)

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from orinport.dcnv4.dynamic import load_any
 from orinport.dcnv4.images import Mode, Picture, normalise, read_picture, resize
-from orinport.dcnv4.node import nodes_of
+from orinport.dcnv4.node import custom_nodes
 from orinport.dcnv4.portable import portable_proto
 from orinport.errors import OrinportError
 
@@ -79,7 +79,7 @@ class Classifier:
         facts = model.ir.metadata_props
         self.weights = facts.get("orinport.weights", "")
         proto = ir.to_proto(model.ir)
-        self._session = _session(portable_proto(proto) if nodes_of(model.ir) else proto)
+        self._session = _session(portable_proto(proto) if custom_nodes(model.ir) else proto)
         self._input = self._session.get_inputs()[0]
         given = facts.get("orinport.size", "")
         self.size = self._picture_size(size, int(given) if given.isdecimal() else None)

@@ -14,7 +14,7 @@ import torch
 
 from orinport.dcnv4 import ops  # noqa: F401 - defines torch.ops.orinport
 from orinport.dcnv4.arguments import Geometry
-from orinport.dcnv4.node import DOMAIN, PLAIN, node_attributes, nodes_of
+from orinport.dcnv4.node import ATTENTION, DOMAIN, PLAIN, custom_nodes, node_attributes, nodes_of
 from orinport.errors import MissingExtraError, OrinportError
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ _EXPORTER_OPSET = 18
 _METADATA = ("namespace", "pkg.torch.onnx.class_hierarchy", "pkg.torch.onnx.name_scopes")
 """What the exporter notes on nodes and is kept; the rest names files of the machine that exported."""
 
+_ATTENTION_STEP = 64
+"""The batch step of the original FlashDeformAttn: carried by the node, without effect on the result."""
 _REDUCTIONS = ("ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2")
 
 
@@ -41,7 +43,7 @@ def export_module(
     input_names: Sequence[str] = ("input",),
     output_names: Sequence[str] = ("output",),
 ) -> ir.Model:
-    """`module` as an ONNX network, every DCNv4 operator as a `DCNv4_Plugin` node with type and shape set.
+    """`module` as an ONNX network, its operators as `DCNv4_Plugin` and `FlashDeformAttn` nodes with types and shapes.
 
     With `dynamic_batch` the first dimension of all inputs is the symbol `batch`. Raises OrinportError if the
     exporter fails, or if an operator got lost on the way.
@@ -54,11 +56,14 @@ def export_module(
         raise MissingExtraError("onnxscript", "torch", "The export to ONNX") from error
     batch = torch.export.Dim("batch", min=1, max=1 << 16)
     shapes = tuple({0: batch} for _ in inputs) if dynamic_batch else None
-    target = torch.ops.orinport.dcnv4.default
+    targets = {
+        torch.ops.orinport.dcnv4.default: _translate,
+        torch.ops.orinport.flash_deform_attn.default: _translate_attention,
+    }
     with torch.no_grad(), _quiet():
         try:
             program = torch.export.export(module.eval(), tuple(inputs), dynamic_shapes=shapes)
-            wanted = sum(node.target is target for node in program.graph.nodes)
+            wanted = sum(node.target in targets for node in program.graph.nodes)
             exported = torch.onnx.export(
                 program,
                 (),
@@ -67,7 +72,7 @@ def export_module(
                 opset_version=max(opset, _EXPORTER_OPSET),
                 input_names=list(input_names),
                 output_names=list(output_names),
-                custom_translation_table={target: _translate},
+                custom_translation_table=targets,
             )
         except OrinportError:
             raise
@@ -76,7 +81,7 @@ def export_module(
             raise OrinportError(f"torch's exporter failed: {first}") from error
     assert exported is not None
     model: ir.Model = ir.serde.deserialize_model(ir.serde.serialize_model(exported.model))
-    found = len(nodes_of(model))
+    found = len(custom_nodes(model))
     if found != wanted:
         raise OrinportError(f"torch's exporter lost DCNv4 operators: {found} of {wanted} arrived.")
     if opset < _EXPORTER_OPSET:
@@ -111,6 +116,27 @@ def _translate(
         remove_center,
     )
     return _operator()(value, offset_mask, **node_attributes(geometry))
+
+
+def _translate_attention(value: Any, shapes: Any, starts: Any, sampling_loc_attn: Any, points: int) -> Any:
+    """The node for one call of `torch.ops.orinport.flash_deform_attn`."""
+    from onnxscript import values
+
+    schema = onnx.defs.OpSchema
+    floats = ["tensor(float)", "tensor(float16)", "tensor(bfloat16)", "tensor(double)"]
+    names = ("value", "value_spatial_shapes", "value_level_start_index", "sampling_loc_attn")
+    kinds = ("T", "tensor(int64)", "tensor(int64)", "T")
+    description = schema(
+        ATTENTION,
+        DOMAIN,
+        1,
+        inputs=[schema.FormalParameter(name, kind) for name, kind in zip(names, kinds, strict=True)],
+        outputs=[schema.FormalParameter("output", "T")],
+        type_constraints=[("T", floats, "")],
+        attributes=[schema.Attribute(name, schema.AttrType.INT) for name in ("im2col_step", "K")],
+    )
+    operator = values.Op(values.Opset(DOMAIN, 1), ATTENTION, description)
+    return operator(value, shapes, starts, sampling_loc_attn, im2col_step=_ATTENTION_STEP, K=points)
 
 
 def _operator() -> Any:

@@ -1,4 +1,4 @@
-"""Shape inference of the DCNv4 nodes, for everything that reads networks through `orinport.model`."""
+"""Shape inference of the DCNv4 and FlashDeformAttn nodes, for all that read networks through `orinport.model`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import onnx
 import onnx.shape_inference
 import onnx_ir as ir
 
-from orinport.dcnv4.node import DOMAIN, FUSED, PLAIN, node_geometry
+from orinport.dcnv4.node import ATTENTION, DOMAIN, FUSED, PLAIN, node_geometry
 from orinport.errors import OrinportError
 from orinport.model.infer import register
 
-__all__ = ["complete_shapes", "infer"]
+__all__ = ["complete_shapes", "infer", "infer_attention"]
 
 
 def infer(node: ir.Node, constant: Any = None) -> list[tuple[ir.DataType, list[Any]] | None]:  # noqa: ARG001
@@ -35,8 +35,22 @@ def infer(node: ir.Node, constant: Any = None) -> list[tuple[ir.DataType, list[A
     return [(first.dtype, [batch, rows, columns, geometry.channels])]
 
 
-register(DOMAIN, PLAIN, infer)
-register(DOMAIN, FUSED, infer)
+def infer_attention(node: ir.Node, constant: Any = None) -> list[tuple[ir.DataType, list[Any]] | None]:  # noqa: ARG001
+    """Type and shape (B, Q, G*D) of FlashDeformAttn's output; None where the inputs' are not known."""
+    value, vectors = node.inputs[0], node.inputs[3] if len(node.inputs) == 4 else None
+    if value is None or vectors is None or value.shape is None or vectors.shape is None or value.dtype is None:
+        return [None]
+    if len(value.shape) != 4 or len(vectors.shape) != 4:
+        return [None]
+    batch, _, group, channels = value.shape
+    if not isinstance(group, int) or not isinstance(channels, int):
+        return [None]
+    return [(value.dtype, [batch, vectors.shape[1], group * channels])]
+
+
+_FUNCTIONS = {PLAIN: infer, FUSED: infer, ATTENTION: infer_attention}
+for _op_type, _function in _FUNCTIONS.items():
+    register(DOMAIN, _op_type, _function)
 
 
 def complete_shapes(model: ir.Model) -> None:
@@ -48,8 +62,8 @@ def complete_shapes(model: ir.Model) -> None:
     for node in model.graph:
         if all(value.shape is not None and value.dtype is not None for value in node.outputs if value.name):
             continue
-        if (node.domain, node.op_type) in ((DOMAIN, PLAIN), (DOMAIN, FUSED)):
-            (found,) = infer(node)
+        if node.domain == DOMAIN and node.op_type in _FUNCTIONS:
+            (found,) = _FUNCTIONS[node.op_type](node)
             if found is not None:
                 node.outputs[0].type, node.outputs[0].shape = ir.TensorType(found[0]), ir.Shape(found[1])
         elif node.domain in ("", "ai.onnx"):

@@ -17,14 +17,35 @@ from orinport.errors import OrinportError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["DOMAIN", "FUSED", "PLAIN", "STEP", "is_node", "make_node", "node_attributes", "node_geometry", "nodes_of"]
+__all__ = [
+    "ATTENTION",
+    "DOMAIN",
+    "FUSED",
+    "PLAIN",
+    "STEP",
+    "attention_points",
+    "custom_nodes",
+    "is_node",
+    "make_node",
+    "node_attributes",
+    "node_geometry",
+    "nodes_of",
+]
 
 DOMAIN = "custom_op"
 PLAIN = "DCNv4_Plugin"
 FUSED = "DCNv4FuseOffset_Plugin"
+ATTENTION = "FlashDeformAttn"
 STEP = 256
 """The batch step of the original operator: carried by the nodes, without effect on the result."""
 
+_DEFAULTS: dict[str, float] = {
+    **dict.fromkeys(("kh", "kw"), 3),
+    **dict.fromkeys(("sh", "sw", "ph", "pw", "dh", "dw"), 1),
+    "offscale": 1.0,
+    "step": STEP,
+    "remove_center": 0,
+}
 _INTS = ("kh", "kw", "sh", "sw", "ph", "pw", "dh", "dw", "group", "group_channels", "step", "remove_center")
 
 
@@ -36,6 +57,20 @@ def is_node(node: ir.Node) -> bool:
 def nodes_of(model: ir.Model) -> list[ir.Node]:
     """All DCNv4 nodes of the main graph, in order."""
     return [node for node in model.graph if is_node(node)]
+
+
+def custom_nodes(model: ir.Model) -> list[ir.Node]:
+    """All DCNv4 and FlashDeformAttn nodes of the main graph, in order."""
+    return [node for node in model.graph if is_node(node) or (node.domain, node.op_type) == (DOMAIN, ATTENTION)]
+
+
+def attention_points(node: ir.Node) -> int:
+    """K, the points per level of a FlashDeformAttn node. Raises OrinportError if it makes no sense."""
+    label = f"The {node.op_type} {node.name or node.outputs[0].name!r}"
+    points = _attribute(node, "K", ir.AttributeType.INT, label, 8)
+    if points < 1:
+        raise OrinportError(f"{label} has {points} points.")
+    return int(points)
 
 
 def node_attributes(geometry: Geometry) -> dict[str, int | float]:
@@ -54,12 +89,16 @@ def node_attributes(geometry: Geometry) -> dict[str, int | float]:
 
 
 def node_geometry(node: ir.Node) -> Geometry:
-    """What the node computes. Raises OrinportError for an attribute that is missing, of another type or senseless."""
+    """What the node computes.
+
+    Attributes that are left out have the values of the models' operators: 3x3, everything else 1, no centre removed;
+    `group` and `group_channels` must be there. Raises OrinportError for those, and for wrong types and values.
+    """
     label = f"The {node.op_type} {node.name or node.outputs[0].name!r}"
     numbers: dict[str, Any] = {}
     for name in _INTS:
-        numbers[name] = _attribute(node, name, ir.AttributeType.INT, label)
-    scale = _attribute(node, "offscale", ir.AttributeType.FLOAT, label)
+        numbers[name] = _attribute(node, name, ir.AttributeType.INT, label, _DEFAULTS.get(name))
+    scale = _attribute(node, "offscale", ir.AttributeType.FLOAT, label, _DEFAULTS["offscale"])
     if numbers["remove_center"] not in (0, 1):
         raise OrinportError(f"{label} has remove_center {numbers['remove_center']}, which is neither 0 nor 1.")
     kernel, stride, padding, dilation = ((numbers[f"{letter}h"], numbers[f"{letter}w"]) for letter in "kspd")
@@ -105,8 +144,10 @@ def make_node(geometry: Geometry, inputs: Iterable[ir.Value], name: str, *, like
     return node
 
 
-def _attribute(node: ir.Node, name: str, kind: ir.AttributeType, label: str) -> Any:
+def _attribute(node: ir.Node, name: str, kind: ir.AttributeType, label: str, default: float | None) -> Any:
     attribute = node.attributes.get(name)
+    if attribute is None and default is not None:
+        return default
     if attribute is None:
         raise OrinportError(f"{label} lacks the attribute {name!r}.")
     if attribute.type != kind:

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from orinport.dcnv4.dynamic import dynamic_inputs, load_any, with_batch
-from orinport.dcnv4.node import nodes_of
+from orinport.dcnv4.node import custom_nodes, nodes_of
 from orinport.dcnv4.portable import portable_proto, to_plugin
 from orinport.errors import OrinportError
 
@@ -126,14 +126,17 @@ class Conversion:
 
 
 def convert_network(source: Any, to: Form) -> Conversion:
-    """Every DCNv4 operator of a network as plugin node or in portable form. Raises OrinportError."""
+    """Every DCNv4 operator of a network as plugin node or in portable form. Raises OrinportError.
+
+    FlashDeformAttn nodes become portable too, but are not found again.
+    """
     from orinport.model.load import load
     from orinport.rewrites.proof import compare_models
 
     dims = dynamic_inputs(source)
     model = load_any(source)
     if to == "portable":
-        count = len(nodes_of(model.ir))
+        count = len(custom_nodes(model.ir))
         proto = portable_proto(ir.to_proto(model.ir)) if count else ir.to_proto(model.ir)
     else:
         count = to_plugin(model.ir)

@@ -21,16 +21,16 @@ import onnx.version_converter
 import onnx_ir as ir
 
 from orinport.dcnv4.arguments import Geometry
+from orinport.dcnv4.attention import AttentionSite, expand_attention
+from orinport.dcnv4.body import Body, Names, replace_node
 from orinport.dcnv4.infer import complete_shapes
-from orinport.dcnv4.node import FUSED, PLAIN, is_node, make_node, node_geometry
+from orinport.dcnv4.node import ATTENTION, FUSED, PLAIN, custom_nodes, make_node, node_geometry
 from orinport.errors import OrinportError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
-__all__ = ["LOWEST_OPSET", "Names", "portable_proto", "to_plugin", "to_portable"]
+__all__ = ["LOWEST_OPSET", "portable_proto", "to_plugin", "to_portable"]
 
 LOWEST_OPSET = 16
 """The first operator set with GridSample."""
@@ -41,52 +41,35 @@ _WORK_TYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 _HALF_TYPES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
-class Names:
-    """Names that nothing in a model has, subgraphs included."""
-
-    def __init__(self, model: ir.Model) -> None:
-        self._taken: set[str] = set()
-        for graph in (model.graph, *model.graph.subgraphs()):
-            values = [*graph.inputs, *graph.initializers.values(), *(v for node in graph for v in node.outputs)]
-            self._taken.update(value.name for value in values if value.name)
-            self._taken.update(node.name for node in graph if node.name)
-
-    def unique(self, base: str) -> str:
-        """`base`, or `base_1`, `base_2`, ... where it is taken."""
-        name, number = base, 0
-        while name in self._taken:
-            number += 1
-            name = f"{base}_{number}"
-        self._taken.add(name)
-        return name
-
-
 def to_portable(model: ir.Model) -> int:
-    """Replace every DCNv4 node of `model`, in place; gives their number.
+    """Replace every DCNv4 and FlashDeformAttn node of `model`, in place; gives their number.
 
     Raises OrinportError, before anything is changed, if a node is inconsistent or its height, width or type is not
     known, or if the operator set is older than GridSample.
     """
-    nodes = [node for node in model.graph if is_node(node)]
+    nodes = custom_nodes(model)
     opset = model.graph.opset_imports.get("", 1)
     if nodes and opset < LOWEST_OPSET:
         raise OrinportError(
             f"The portable form needs opset {LOWEST_OPSET}, and the network has {opset}.", "Convert the network first."
         )
     complete_shapes(model)
-    sites = [_Site.of(node) for node in nodes]
+    sites = [AttentionSite.of(node) if node.op_type == ATTENTION else _Site.of(node) for node in nodes]
     names = Names(model)
     for site in sites:
-        body = _Body(site.node, names)
-        output = _expand(site, body, opset)
-        _replace(site.node, body.nodes, output, names)
+        body = Body(site.node, names)
+        if isinstance(site, AttentionSite):
+            output = expand_attention(site, body, opset >= _LINEAR_FROM)
+        else:
+            output = _expand(site, body, opset >= _LINEAR_FROM)
+        replace_node(site.node, body.nodes, output, names)
     if nodes:
         _forget_domain(model)
     return len(nodes)
 
 
 def portable_proto(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """A network with every DCNv4 node in portable form, at the lowest operator set that has it, if need be.
+    """A network with every DCNv4 and FlashDeformAttn node in portable form, its opset raised if need be.
 
     `proto` is not changed. Raises OrinportError as `to_portable` does.
     """
@@ -157,73 +140,7 @@ def _known(value: ir.Value | None, label: str) -> tuple[int, ...]:
     return (batch if isinstance(batch, int) else 1, *(int(dim) for dim in rest))  # type: ignore[arg-type]
 
 
-class _Body:
-    """Makes the nodes of one portable form, named after the node that they replace."""
-
-    def __init__(self, origin: ir.Node, names: Names) -> None:
-        self.nodes: list[ir.Node] = []
-        self._graph = origin.graph
-        self._names = names
-        self._base = origin.name or origin.outputs[0].name or origin.op_type
-        self._metadata = dict(origin.metadata_props)
-
-    def op(
-        self, op_type: str, inputs: Sequence[ir.Value], shape: Sequence[Any], dtype: ir.DataType, **attributes: Any
-    ) -> ir.Value:
-        """One node with one output."""
-        return self.ops(op_type, inputs, [shape], dtype, **attributes)[0]
-
-    def ops(
-        self,
-        op_type: str,
-        inputs: Sequence[ir.Value],
-        shapes: Sequence[Sequence[Any]],
-        dtype: ir.DataType,
-        **attributes: Any,
-    ) -> Sequence[ir.Value]:
-        """One node with an output for each of `shapes`."""
-        name = self._names.unique(f"{self._base}/{op_type}")
-        node = ir.Node(
-            "",
-            op_type,
-            inputs,
-            ir.convenience.convert_attributes(attributes),
-            num_outputs=len(shapes),
-            name=name,
-            metadata_props=dict(self._metadata),
-        )
-        for value, shape in zip(node.outputs, shapes, strict=True):
-            value.name = self._names.unique(f"{name}_output")
-            value.shape, value.type = ir.Shape(shape), ir.TensorType(dtype)
-        self.nodes.append(node)
-        return node.outputs
-
-    def constant(self, array: NDArray[Any], name: str) -> ir.Value:
-        """A new initializer."""
-        full = self._names.unique(f"{self._base}/{name}")
-        tensor = ir.tensor(array, name=full)
-        value = ir.Value(name=full, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor)
-        assert isinstance(self._graph, ir.Graph)
-        self._graph.register_initializer(value)
-        return value
-
-    def reshape(self, value: ir.Value, numbers: Sequence[int], shape: Sequence[Any]) -> ir.Value:
-        """`value` with the dimensions `numbers`, one of which is -1; `shape` is what that means."""
-        assert value.dtype is not None
-        return self.op("Reshape", [value, self.ints(numbers)], shape, value.dtype)
-
-    def ints(self, numbers: Sequence[int]) -> ir.Value:
-        return self.constant(np.asarray(numbers, np.int64), "shape")
-
-    def slice(self, value: ir.Value, start: int, end: int) -> ir.Value:
-        """Numbers start .. end of the last dimension."""
-        assert value.shape is not None
-        assert value.dtype is not None
-        bounds = [self.ints([number]) for number in (start, end, len(value.shape) - 1)]
-        return self.op("Slice", [value, *bounds], [*value.shape[:-1], end - start], value.dtype)
-
-
-def _expand(site: _Site, body: _Body, opset: int) -> ir.Value:
+def _expand(site: _Site, body: Body, linear: bool) -> ir.Value:
     """The nodes of the portable form; gives its output (N, Ho, Wo, G*D)."""
     g, (height, width), (rows, columns) = site.geometry, site.size, site.output
     group, depth, taps, pixels = g.group, g.group_channels, g.taps, rows * columns
@@ -258,7 +175,7 @@ def _expand(site: _Site, body: _Body, opset: int) -> ir.Value:
         [value, grid],
         [images, depth, pixels, taps],
         work,
-        mode="linear" if opset >= _LINEAR_FROM else "bilinear",
+        mode="linear" if linear else "bilinear",
         padding_mode="zeros",
         align_corners=0,
     )
@@ -272,7 +189,7 @@ def _expand(site: _Site, body: _Body, opset: int) -> ir.Value:
     return output
 
 
-def _inputs(site: _Site, body: _Body) -> tuple[ir.Value, ir.Value]:
+def _inputs(site: _Site, body: Body) -> tuple[ir.Value, ir.Value]:
     """Value and offset_mask, in the type that is computed in."""
     values = [value for value in site.node.inputs if value is not None]
     if site.node.op_type == FUSED:
@@ -310,21 +227,6 @@ def grid_constants(
     return scale.astype(dtype), base.reshape(rows * columns, 2 * geometry.taps).astype(dtype)
 
 
-def _replace(node: ir.Node, new_nodes: Sequence[ir.Node], output: ir.Value, names: Names) -> None:
-    """Put `new_nodes` in the place of `node`; the result keeps the name of the node's output."""
-    graph = node.graph
-    assert graph is not None
-    old = node.outputs[0]
-    name = old.name
-    graph.insert_before(node, new_nodes)
-    old.replace_all_uses_with(output, replace_graph_outputs=True)
-    old.name = names.unique(f"{name}_replaced")
-    output.name = name
-    if old.shape is not None:
-        output.shape = old.shape
-    graph.remove(node, safe=True)
-
-
 def _forget_domain(model: ir.Model) -> None:
     used = {node.domain for node in model.graph.all_nodes()}
     for domain in [domain for domain in model.graph.opset_imports if domain and domain not in used]:
@@ -350,7 +252,7 @@ def to_plugin(model: ir.Model) -> int:
         if found is None:
             continue
         node = make_node(found.geometry, found.inputs, names.unique(f"{found.last.name}_{PLAIN}"), like=sampling)
-        _replace(found.last, [node], node.outputs[0], names)
+        replace_node(found.last, [node], node.outputs[0], names)
         model.graph.opset_imports.setdefault(node.domain, 1)
         count += 1
     if count:

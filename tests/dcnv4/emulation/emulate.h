@@ -186,6 +186,22 @@ inline void copy_async(void* shared, const void* global, bool valid) {
     }
 }
 inline void copy_async_wait() {}
+struct Barrier {
+    unsigned short pending, phase;
+};
+inline void barrier_init(void* barrier) { *static_cast<Barrier*>(barrier) = {static_cast<unsigned short>(blockDim.x), 0}; }
+inline void barrier_arrive(void* barrier) {
+    auto* b = static_cast<Barrier*>(barrier);
+    if (--b->pending == 0) {
+        b->pending = static_cast<unsigned short>(blockDim.x);
+        ++b->phase;
+    }
+}
+inline void barrier_wait(void* barrier, u32 parity) {
+    const dim3 mine = threadIdx;
+    while ((static_cast<Barrier*>(barrier)->phase & 1u) == parity) emulation::pause();
+    threadIdx = mine;
+}
 inline u32 opaque(u32 number) { return number; }
 
 }  // namespace dcnv4

@@ -17,12 +17,13 @@ DOMAIN = "custom_op"
 PLAIN = "DCNv4_Plugin"
 FUSED = "DCNv4FuseOffset_Plugin"
 
-_NUMBERS = ("kh", "kw", "sh", "sw", "ph", "pw", "dh", "dw", "group", "group_channels")
+_DEFAULTS = {"kh": 3, "kw": 3, "sh": 1, "sw": 1, "ph": 1, "pw": 1, "dh": 1, "dw": 1}
+"""What attributes are that are left out, as in the plugins."""
 
 
 def channels_of(node: ir.Node, context: RewriteContext) -> int | Refusal:
     """C = G*D, or what is wrong with the node's attributes."""
-    for name in _NUMBERS:
+    for name in ("group", "group_channels"):
         number = context.attribute(node, name)
         if not isinstance(number, int):
             return Refusal(f"it lacks the attribute {name!r}" if number is None else f"{name!r} is no whole number")
@@ -33,7 +34,7 @@ def channels_of(node: ir.Node, context: RewriteContext) -> int | Refusal:
 def why_not_joined(node: ir.Node, context: RewriteContext) -> Refusal | None:
     """Value and offsets lie in one tensor only if input and output pixels correspond: stride 1, size kept."""
     for kernel, stride, pad, dilation in (("kh", "sh", "ph", "dh"), ("kw", "sw", "pw", "dw")):
-        k, s, p, d = (context.attribute(node, name) for name in (kernel, stride, pad, dilation))
+        k, s, p, d = (context.attribute(node, name, _DEFAULTS[name]) for name in (kernel, stride, pad, dilation))
         if s != 1 or 2 * p != d * (k - 1):
             return Refusal(
                 f"stride {s} and padding {p} with a kernel of {k} change the size, so value and offsets do not belong "
