@@ -46,17 +46,19 @@ def check(
     `ignore` filter the findings by code prefix and leave the verdicts alone. Raises OrinportError if the
     model cannot be read or the target does not exist.
     """
+    from orinport.collector import collection_paused
     from orinport.model.load import load
 
-    return check_model(
-        load(model, shapes=shapes),
-        as_target(target),
-        as_precision(precision),
-        standalone=standalone,
-        gpu_fallback=gpu_fallback,
-        select=select,
-        ignore=ignore,
-    )
+    with collection_paused():
+        return check_model(
+            load(model, shapes=shapes),
+            as_target(target),
+            as_precision(precision),
+            standalone=standalone,
+            gpu_fallback=gpu_fallback,
+            select=select,
+            ignore=ignore,
+        )
 
 
 def prepare(

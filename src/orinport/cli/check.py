@@ -37,10 +37,6 @@ def check(
 
     Exit status: 0 if every layer is `dla`, 1 if not, 2 if the model or the options are unusable.
     """
-    import gc
-
-    gc.disable()  # nothing of a check is dropped before its end, and large graphs make collections slow
-
     import orinport
     from orinport.report.github import github_text
     from orinport.report.json import check_document, dumps

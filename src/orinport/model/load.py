@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import stat
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +13,7 @@ import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+from orinport.collector import collection_paused
 from orinport.errors import OrinportError
 from orinport.model.external import ExternalData
 from orinport.model.fold import Folder
@@ -44,7 +43,7 @@ def load(source: Any, *, shapes: str | Sequence[str] | Mapping[str, Sequence[int
     Raises OrinportError, in one sentence, for whatever makes the network unusable.
     """
     wanted = parse_shapes(shapes)
-    with _no_garbage_collection():
+    with collection_paused():
         given = _read(source)
         return _load(given, wanted)
 
@@ -214,23 +213,3 @@ def _drop_unused_initializers(graph: ir.Graph) -> None:
     unused = [name for name, v in graph.initializers.items() if not v.uses() and not v.is_graph_output()]
     for name in unused:
         graph.initializers.pop(name)
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Hundreds of thousands of objects are made and none dies: collection passes would only cost time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            _make_old()
-            gc.enable()
-
-
-def _make_old() -> None:
-    """Move all objects to the oldest generation, as if they had survived the collections that they were spared."""
-    if not gc.get_freeze_count():
-        gc.freeze()
-        gc.unfreeze()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 from typing import TYPE_CHECKING
 
+from orinport.collector import collection_paused
 from orinport.model.lower.graph import Lowerer
 from orinport.model.lower.network import Network
 from orinport.model.lower.version import parser_of
@@ -26,13 +26,6 @@ def lower(model: Model, *, tensorrt: Version) -> tuple[Layer, ...]:
     """
     net = Network(parser_of(tensorrt), model.graph.opset_imports.get("", 0))
     lowerer = Lowerer(model, net)
-    # A network of many nodes makes many small values that all stay: looking for garbage among them takes
-    # as long as the work itself.
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
+    with collection_paused():
         lowerer.run(model.graph)
         return net.finish(lowerer.named)
-    finally:
-        if collecting:
-            gc.enable()
