@@ -24,7 +24,7 @@ from orinport.model.skeleton import Skeleton, build_skeleton, readable, stub
 from orinport.model.structure import check_structure, quote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["load"]
 
