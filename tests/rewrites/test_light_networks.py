@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from orinport.rewrites.edges import EdgeMapping
 
 QUICK = ("squeezenet", "inception_v1", "densenet121")
-NETWORKS = [
-    pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in LIGHT if name != "shufflenet"
-]
+NETWORKS = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in LIGHT]
 
 
 def _port(model: Model, target: str) -> tuple[Model, tuple[EdgeMapping, ...], CheckReport]:
