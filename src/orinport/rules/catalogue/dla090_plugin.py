@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _DCNV4 = (
     "Either load the plugin on the board, which is fast (orinport dcnv4 plugin build), or write it with standard "
     "operators, which need no plugin but store and read a sample for every tap (orinport dcnv4 convert --to portable); "
-    "both run on the GPU."
+    "both run on the GPU, and orinport predict tells the cost of either."
 )
 _ADVICE = {"DCNv4_Plugin": _DCNV4, "DCNv4FuseOffset_Plugin": _DCNV4}
 """Operators for which orinport has both ways."""
