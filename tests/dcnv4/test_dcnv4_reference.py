@@ -378,3 +378,25 @@ def test_fused_shapes():
         Geometry(4, 16, stride=(2, 2)).check_fused((1, 8, 8, 176))
     with pytest.raises(OrinportError, match="need 108"):
         Geometry(4, 16).check_fused((1, 8, 8, 168))
+
+
+def test_the_reference_needs_numpy_alone():
+    """Neither PyTorch nor ONNX is imported for it, and without PyTorch the rest says what is missing."""
+    import subprocess
+    import sys
+
+    code = """
+import sys
+sys.modules["torch"] = None
+import orinport.dcnv4 as d
+from orinport.errors import MissingExtraError
+d.reference([[[[1.0]]]], [[[[0.0, 0, 1, 0, 0, 0, 0, 0]]]], kernel=(1, 1), padding=(0, 0), group=1, group_channels=1)
+assert not {"onnx", "onnx_ir", "onnxruntime", "PIL"} & set(sys.modules), sorted(sys.modules)
+try:
+    d.dcnv4
+except MissingExtraError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "orinport[torch]" in done.stdout

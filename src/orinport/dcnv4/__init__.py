@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from orinport.dcnv4.arguments import DeformAttnArguments, Geometry, offset_mask_width
 from orinport.dcnv4.reference import flash_deform_attn_reference, reference
+from orinport.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from orinport.dcnv4.modules import DCNv4, FlashDeformAttn
@@ -37,5 +38,10 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
+        try:
+            return getattr(import_module(_LAZY[name]), name)
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise MissingExtraError("torch", "torch", f"orinport.dcnv4.{name}") from error
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
