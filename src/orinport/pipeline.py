@@ -9,6 +9,7 @@ from orinport.api import check_model, dla_clock, dla_judge
 from orinport.device.bundle import Workspace, build_script, require_free, write_bundle
 from orinport.device.trtexec import BuildOptions
 from orinport.errors import OrinportError
+from orinport.model.layer import LayerKind
 from orinport.model.save import save
 from orinport.placing import placed_anew
 from orinport.precision.half import to_half
@@ -85,6 +86,7 @@ def prepare_model(
         after, written, texts = quantised.after, quantised.model, quantised.texts
         notes = (*notes, *quantised.notes)
         options = replace(options, cache=quantised.cache, layer_precisions=quantised.layer_precisions)
+    notes = (*notes, *_constants_note(after))
     prediction, unpredicted = _predict(after)
     files = tuple(sorted((*FILES, *texts)))
     report = PrepareReport(before, after, log, edges, proof, (*notes, *unpredicted), folder, files, prediction)
@@ -105,6 +107,17 @@ def _moved_note(moved: tuple[str, ...]) -> tuple[str, ...]:
         return ()
     shown = ", ".join(moved[:5]) + (f" and {len(moved) - 5} more" if len(moved) > 5 else "")
     return (f"{count(len(moved), 'layer')} that the DLA takes will run on the GPU: {shown}",)
+
+
+def _constants_note(after: CheckReport) -> tuple[str, ...]:
+    """Constants that stay layers of their own may need GPU fallback while the builder folds them (row X03)."""
+    remaining = sum(row.layer.kind is LayerKind.CONSTANT for row in after.layers)
+    if not remaining or not after.placement.all_dla:
+        return ()
+    return (
+        f"{count(remaining, 'constant')} may need GPU fallback while the builder folds it away: if the build refuses,"
+        " run sh build.sh --allowGPUFallback and see that no layer stays on the GPU",
+    )
 
 
 def rewrite_for(
