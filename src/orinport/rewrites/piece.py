@@ -139,7 +139,8 @@ def cut(
             name=f"n{position}",
         )
         for index, (old, new) in enumerate(zip(node.outputs, copy.outputs, strict=True)):
-            unused = index > 0 and not old.uses() and old not in outputs and not old.is_graph_output()
+            optional = index > 0 and node.op_type != "Split"  # whose outputs are counted
+            unused = optional and not old.uses() and old not in outputs and not old.is_graph_output()
             new.name = "" if unused else f"v{position}_{index}"
             new.shape, new.type = old.shape, old.type
             mapping[old] = new

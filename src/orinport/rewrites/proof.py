@@ -263,6 +263,8 @@ _SUMS = frozenset(
         "ReduceSumSquare",
     }
 )
+_RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
+"""ONNX Runtime clips what enters their activations, so that infinities and NaN come out as numbers here and there."""
 
 
 def accumulate_length(node: ir.Node) -> int:
@@ -282,6 +284,8 @@ def accumulate_length(node: ir.Node) -> int:
         return max(1, dims[-2] if transposed else dims[-1])
     if node.op_type == "Einsum":
         return max(1, *dims)
+    if node.op_type in _RECURRENT and weights is not None and node.inputs[2] is not None:
+        return max(1, _dims(weights)[-1] + _dims(node.inputs[2])[-1])
     if node.op_type == "AveragePool":
         return prod(node.attributes["kernel_shape"].as_ints())
     if node.op_type in ("Softmax", "LogSoftmax"):
@@ -299,6 +303,9 @@ def macs(node: ir.Node) -> int:
         weights = node.inputs[1]
         source = node.inputs[0]
         return 0 if weights is None or source is None else prod(_dims(source)) * prod(_dims(weights)[1:])
+    if node.op_type in _RECURRENT:
+        sequence, *matrices = (() if value is None else _dims(value) for value in node.inputs[:3])
+        return prod(sequence[:2]) * sum(map(prod, matrices))
     return volume * accumulate_length(node)
 
 
@@ -391,6 +398,8 @@ def _cases(before: Piece, after: Piece) -> list[_Case]:
     nodes = [*before.model.graph, *after.model.graph]
     if not before.inputs:
         return [_Case()]
+    if any(node.op_type in _RECURRENT for node in nodes):
+        return [_Case(), _Case(), _Case(scale=16.0)]
     open_maximum = any(node.op_type in _MAXIMA for node in nodes)
     spoilers = (np.inf,) if open_maximum else (np.inf, np.nan)
     if _is_large(before, after):
