@@ -94,7 +94,11 @@ def test_no_cache_for_tensorrt_11() -> None:
         cache_text({}, Version.parse("11.4.1"))
 
 
-@given(st.dictionaries(st.text(st.characters(exclude_characters="\r\n", codec="utf-8"), min_size=1), st.integers(1, 0x7F7FFFFF)))
+@given(
+    st.dictionaries(
+        st.text(st.characters(exclude_characters="\r\n", codec="utf-8"), min_size=1), st.integers(1, 0x7F7FFFFF)
+    )
+)
 def test_every_scale_comes_back(bits: dict[str, int]) -> None:
     scales = {n: Scale(struct.unpack(">f", struct.pack(">I", b))[0], Origin.DATA) for n, b in bits.items()}
     back = parse_cache(cache_text(scales, Version.parse("8.6.2")))

