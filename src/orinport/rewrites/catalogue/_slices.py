@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from orinport.rewrites.context import RewriteContext
 
-__all__ = ["channel_parts"]
+__all__ = ["channel_parts", "numbers_of"]
 
 
 def channel_parts(node: ir.Node, context: RewriteContext) -> list[tuple[ir.Value, int, int]] | None:
@@ -27,7 +27,7 @@ def channel_parts(node: ir.Node, context: RewriteContext) -> list[tuple[ir.Value
 
 
 def _slice(node: ir.Node, shape: tuple[int, ...], context: RewriteContext) -> list[tuple[ir.Value, int, int]] | None:
-    starts, axes, steps = (_numbers(node, name, place, context) for name, place in _WHERE)
+    starts, axes, steps = (numbers_of(node, name, place, context) for name, place in _WHERE)
     result = context.shape(node.outputs[0])
     if starts is None or result is None or (shape[0], *shape[2:]) != (result[0], *result[2:]):
         return None
@@ -42,7 +42,8 @@ def _slice(node: ir.Node, shape: tuple[int, ...], context: RewriteContext) -> li
 _WHERE = (("starts", 1), ("axes", 3), ("steps", 4))
 
 
-def _numbers(node: ir.Node, name: str, place: int, context: RewriteContext) -> Sequence[Any] | None:
+def numbers_of(node: ir.Node, name: str, place: int, context: RewriteContext) -> Sequence[Any] | None:
+    """One of a Slice's operands; None if it is not given, or known at run time only."""
     if context.opset < 10:
         numbers: Sequence[Any] | None = context.attribute(node, name)
         return numbers

@@ -100,9 +100,11 @@ class FusePad(Rewrite):
         )
 
 
-def padding_of(pad: ir.Node, rank: int, context: RewriteContext) -> tuple[int, ...] | Refusal:
-    """Padding of the spatial dimensions: those before, then those after."""
-    if context.attribute(pad, "mode", "constant") != "constant":
+def padding_of(
+    pad: ir.Node, rank: int, context: RewriteContext, modes: Sequence[str] = ("constant",)
+) -> tuple[int, ...] | Refusal:
+    """Padding of the spatial dimensions in one of `modes`: those before, then those after."""
+    if context.attribute(pad, "mode", "constant") not in modes:
         return Refusal(f"it pads in {context.attribute(pad, 'mode')} mode")
     axes = list(range(rank))
     if context.opset < 11:

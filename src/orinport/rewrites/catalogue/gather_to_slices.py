@@ -3,7 +3,7 @@
 ## What it does
 A Gather with constant indices along channels, height or width becomes one Slice for each stretch of indices that count
 upwards, and a Concat of them along the channels, between two transposes where the axis is another. A single index (the
-export of `x[:, k]`) is a Slice and a Reshape.
+export of `x[:, k]`) is a Slice and a Reshape. Tensors that are not 4-D are seen as 4-D ones.
 
 ## Why
 Gather is no layer of the DLA; Slice and Concat along the channels are.
@@ -12,8 +12,8 @@ Gather is no layer of the DLA; Slice and Concat along the channels are.
 Channels 2, 1, 0 of a picture: three slices and a Concat.
 
 ## Refused
-Indices known at run time; the batch as axis; other ranks than 4; indices in so many stretches that the slices cost more
-than the GPU.
+Indices known at run time; the batch of a 4-D tensor as axis; integers; indices in so many stretches that
+the slices cost more than the GPU.
 
 ## Safety
 exact: bit-equal. In INT8, where the DLA slices only in FP16, `channel-shuffle-to-conv` is the other way.
@@ -26,8 +26,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from orinport.rewrites.catalogue._axis import board_of
+from orinport.rewrites.catalogue._movers import absorb
 from orinport.rewrites.catalogue._selection import constant_indices, take
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
+from orinport.rewrites.shuffle import Shuffle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,19 +54,22 @@ class GatherToSlices(Rewrite):
         source = node.inputs[0]
         if source is None or context.is_constant(source) or not context.is_float(source):
             return None
-        rank = context.rank(source)
-        if rank != 4:
-            return Refusal(f"its input has rank {rank}, and the DLA slices tensors of rank 4")
-        axis = int(context.attribute(node, "axis", 0)) % 4
-        if axis == 0:
+        shape = context.shape(source)
+        if not shape:
+            return Refusal("the shape is not known, or has no axes")
+        axis = int(context.attribute(node, "axis", 0)) % len(shape)
+        if axis == 0 and len(shape) == 4:
             return Refusal("it chooses among samples, and the DLA does not slice the batch")
         indices = constant_indices(node, context)
-        return indices if isinstance(indices, Refusal) else Match((node,), (node.outputs[0],), (axis, indices.tolist()))
+        if isinstance(indices, Refusal):
+            return indices
+        board, place = board_of(shape, axis)
+        origin, into, movers = absorb(source, Shuffle.reshape(shape, board), context)
+        return Match((node, *movers), (node.outputs[0],), (origin, into, place, indices.tolist()))
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
-        source = match.nodes[0].inputs[0]
-        assert source is not None
-        chosen = take(builder, source, *match.data)
+        origin, into, place, indices = match.data
+        chosen = take(builder, builder.shuffle(origin, into), place, indices)
         return (builder.reshape(chosen, builder.shape(match.outputs[0])),)
 
 
