@@ -53,13 +53,25 @@ def cropped(draw: Draw) -> Pattern:
     group = draw.choose([1, 1, 3])
     channels, each = group * draw.integer(1, 2), draw.integer(1, 2)
     kernel, strides = [draw.integer(2, 4), draw.integer(2, 4)], [2, draw.integer(1, 3)]
+    dilated = draw.chance(0.3)
+    dilation = [2, draw.integer(1, 3)] if dilated else [1, 1]
+    strides = [1, 1] if dilated else strides
     end = [draw.integer(0, k - 1) for k in kernel]
     pads = [draw.integer(1, k - 1) for k in kernel] + end
     more = [draw.integer(0, min(e, s - 1)) for e, s in zip(end, strides, strict=True)]
     constants = {"w": draw.array(channels, each, *kernel)}
     if draw.chance(0.5):
         constants["b"] = draw.array(each * group)
-    call = node("ConvTranspose", ["x", *constants], "y", pads=pads, strides=strides, output_padding=more, group=group)
+    call = node(
+        "ConvTranspose",
+        ["x", *constants],
+        "y",
+        pads=pads,
+        strides=strides,
+        output_padding=more,
+        group=group,
+        dilations=dilation,
+    )
     shape = (draw.integer(1, 2), channels, *draw.shape(2, 3, 6))
     return Pattern([call], {"x": shape}, ["y"], constants, draw.opset(), special=False, overflow=False)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from orinport.rewrites.builder import Builder
     from orinport.rewrites.context import RewriteContext
 
-__all__ = ["Window", "build_conv", "read_window"]
+__all__ = ["Window", "build_conv", "pad_zeros", "read_window"]
 
 Ints = tuple[int, ...]
 
@@ -106,3 +106,11 @@ def build_conv(
         shape=(batch, builder.shape(weights)[0], *window.result(tuple(size))),
         dtype=builder.context.dtype(value),
     )
+
+
+def pad_zeros(value: ir.Value, window: Window, builder: Builder) -> ir.Value:
+    """`value` with the window's padding put around it by a Pad."""
+    full = [0, 0, *window.begin, 0, 0, *window.end]
+    if builder.context.opset < 11:
+        return builder.op("Pad", value, pads=full, mode="constant", value=0.0)
+    return builder.op("Pad", value, builder.ints(full, "pads"), mode="constant")

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orinport.rewrites.catalogue._windows import Window, build_conv, read_window
+from orinport.rewrites.catalogue._windows import Window, build_conv, pad_zeros, read_window
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 
 if TYPE_CHECKING:
@@ -55,11 +55,7 @@ class ConvPadsToPad(Rewrite):
         value, weights = node.inputs[0], node.inputs[1]
         assert value is not None
         assert weights is not None
-        full = [0, 0, *window.begin, 0, 0, *window.end]
-        if builder.context.opset < 11:
-            padded = builder.op("Pad", value, pads=full, mode="constant", value=0.0)
-        else:
-            padded = builder.op("Pad", value, builder.ints(full, "pads"), mode="constant")
+        padded = pad_zeros(value, window, builder)
         bias, group = builder.context.input(node, 2), int(builder.context.attribute(node, "group", 1))
         return (build_conv(builder, padded, weights, bias, window.with_pads((0, 0), (0, 0)), group),)
 

@@ -1,9 +1,10 @@
 """`ConvTranspose(x, pads) -> Slice(ConvTranspose(x))`: a deconvolution without padding, groups and dilation.
 
 ## What it does
-With stride 1 a deconvolution is a convolution with the kernel turned around, whatever its padding, groups and dilation.
-With a larger stride it is done without padding and a Slice cuts the border off; output padding then only cuts less.
-Groups become one deconvolution each, over a slice of the channels, and are concatenated.
+With stride 1 a deconvolution is a convolution with the kernel turned around, whatever its padding, groups and dilation;
+where that reaches out further than its kernel is long, a Pad stands before. With a larger stride it is done without
+padding and a Slice cuts the border off; output padding then only cuts less. Groups become one deconvolution each, over
+a slice of the channels, and are concatenated.
 
 ## Why
 The DLA takes deconvolutions with padding 0, one group and dilation 1 only. Most exported networks have padding:
@@ -31,18 +32,27 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orinport.rewrites.builder import RefusedError
-from orinport.rewrites.catalogue._windows import Window, build_conv
+from orinport.rewrites.catalogue._windows import Window, build_conv, pad_zeros
+from orinport.rewrites.catalogue.conv_pads_to_pad import pads_too_much
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import onnx_ir as ir
 
     from orinport.rewrites.builder import Builder
     from orinport.rewrites.context import RewriteContext
 
-__all__ = ["REWRITE", "ConvTransposeToUnpadded", "Deconvolution", "full_size", "read_deconvolution", "unpadded"]
+__all__ = [
+    "REWRITE",
+    "ConvTransposeToUnpadded",
+    "Deconvolution",
+    "as_conv",
+    "full_size",
+    "read_deconvolution",
+    "unpadded",
+]
 
 Ints = tuple[int, ...]
 
@@ -98,7 +108,7 @@ class ConvTransposeToUnpadded(Rewrite):
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
         node, data = match.nodes[0], match.data
         if data.strides == (1, 1):
-            return (_as_conv(node, data, builder),)
+            return (as_conv(node, data, pad_zeros, builder),)
         made = _deconvolve(node, data, builder)
         _, _, height, width = builder.shape(match.outputs[0])
         for axis, size in ((2, height), (3, width)):
@@ -137,8 +147,13 @@ def full_size(size: int, data: Deconvolution, axis: int) -> int:
     return (size - 1) * data.strides[axis] + (data.kernel[axis] - 1) * data.dilations[axis] + 1
 
 
-def _as_conv(node: ir.Node, data: Deconvolution, builder: Builder) -> ir.Value:
-    """Stride 1: a convolution over the kernel turned around, padded by what the kernel reaches out."""
+def as_conv(
+    node: ir.Node, data: Deconvolution, surround: Callable[[ir.Value, Window, Builder], ir.Value], builder: Builder
+) -> ir.Value:
+    """Stride 1: a convolution over the kernel turned around, padded by what the kernel reaches out.
+
+    `surround` does the padding where the convolution cannot, because the kernel is dilated.
+    """
     value, stored = node.inputs[0], builder.context.constant(node.inputs[1])
     assert value is not None
     assert stored is not None
@@ -152,6 +167,9 @@ def _as_conv(node: ir.Node, data: Deconvolution, builder: Builder) -> ir.Value:
     turned = stored[:, :, ::-1, ::-1].reshape(data.group, channels // data.group, each, *kernel)
     weights = builder.constant(np.swapaxes(turned, 1, 2).reshape(-1, channels // data.group, *kernel), "weights")
     window = Window(data.kernel, data.strides, begin, end, data.dilations)
+    if pads_too_much(window, builder.context):
+        value = surround(value, window, builder)
+        window = window.with_pads((0, 0), (0, 0))
     return build_conv(builder, value, weights, builder.context.input(node, 2), window, data.group)
 
 

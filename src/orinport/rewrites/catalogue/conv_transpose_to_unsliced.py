@@ -2,7 +2,8 @@
 
 ## What it does
 The deconvolution is done without padding, and a depthwise convolution with a single 1 in its kernel takes the wanted
-rows and columns. Groups become zeros in a kernel over all channels.
+rows and columns. Groups become zeros in a kernel over all channels. With stride 1 and dilation it is a convolution,
+padded before by depthwise convolutions.
 
 ## Why
 The DLA takes deconvolutions without padding only, and in INT8 it takes no Slice that could cut the border off, which is
@@ -13,7 +14,7 @@ what conv-transpose-to-unpadded does.
 depthwise 2x2 convolution takes 40 x 40.
 
 ## Refused
-What conv-transpose-to-unpadded refuses, but for many groups; stride 1, which it makes a plain convolution.
+What conv-transpose-to-unpadded refuses, but for many groups; stride 1 without dilation is left to it.
 
 ## Safety
 tolerance: the same for finite numbers. Products by zero turn an infinity, or NaN, into NaN in neighbouring rows,
@@ -29,9 +30,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orinport.rewrites.catalogue._one_hot import crop
+from orinport.rewrites.catalogue._one_hot import crop, pad
 from orinport.rewrites.catalogue.conv_transpose_to_unpadded import (
     Deconvolution,
+    as_conv,
     full_size,
     read_deconvolution,
     unpadded,
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from orinport.rewrites.builder import Builder
+    from orinport.rewrites.catalogue._windows import Window
     from orinport.rewrites.context import RewriteContext
 
 __all__ = ["REWRITE", "ConvTransposeToUnsliced"]
@@ -66,11 +69,13 @@ class ConvTransposeToUnsliced(Rewrite):
             return None
         data = read_deconvolution(node, before, after, weights, context)
         full = [full_size(before[2 + i], data, i) for i in range(2)]
-        if data.strides == (1, 1) or (data.group == 1 and data.dilations == (1, 1) and list(after[2:]) == full):
+        if data.group == 1 and data.dilations == (1, 1) and list(after[2:]) == full:
+            return None
+        if data.strides == (1, 1) and data.dilations == (1, 1):
             return None
         if not context.is_constant(node.inputs[1]):
             return Refusal("the kernel is known at run time only")
-        if data.dilations != (1, 1):
+        if data.dilations != (1, 1) and data.strides != (1, 1):
             return Refusal("dilation together with a stride above 1")
         if any(
             first < 0 or first + size > whole for first, size, whole in zip(data.begin, after[2:], full, strict=True)
@@ -84,11 +89,17 @@ class ConvTransposeToUnsliced(Rewrite):
         value, weights = node.inputs[0], node.inputs[1]
         assert value is not None
         assert weights is not None
+        if data.strides == (1, 1):
+            return (as_conv(node, data, _surround, builder),)
         if data.group > 1:
             weights = _dense(weights, data.group, builder)
         made = unpadded(value, weights, builder.context.input(node, 2), data, builder)
         size = builder.shape(match.outputs[0])[2:]
         return (crop(made, (data.begin[0], data.begin[1]), (size[0], size[1]), builder),)
+
+
+def _surround(value: ir.Value, window: Window, builder: Builder) -> ir.Value:
+    return pad(value, (window.begin[0], window.begin[1]), (window.end[0], window.end[1]), builder)
 
 
 def _dense(weights: ir.Value, group: int, builder: Builder) -> ir.Value:

@@ -26,7 +26,7 @@ from dataclasses import replace
 from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
-from orinport.rewrites.catalogue._windows import Window, build_conv, read_window
+from orinport.rewrites.catalogue._windows import Window, build_conv, pad_zeros, read_window
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class SplitConvKernel(Rewrite):
             plain = replace(window, dilations=tuple(d if k > 1 else 1 for k, d in _pairs(window)))
             group = int(builder.context.attribute(node, "group", 1))
             return (build_conv(builder, value, node.inputs[1], builder.context.input(node, 2), plain, group),)
-        value = _padded(value, window, builder)
+        value = pad_zeros(value, window, builder) if window.padded else value
         size = builder.shape(match.outputs[0])[2:]
         bias, group = builder.context.input(node, 2), int(builder.context.attribute(node, "group", 1))
         total: ir.Value | None = None
@@ -108,15 +108,6 @@ def _parts(kernel: int, limit: int) -> tuple[tuple[int, int], ...]:
     count = -(-kernel // limit)
     bounds = [kernel * index // count for index in range(count + 1)]
     return tuple(pairwise(bounds))
-
-
-def _padded(value: ir.Value, window: Window, builder: Builder) -> ir.Value:
-    if not window.padded:
-        return value
-    full = [0, 0, *window.begin, 0, 0, *window.end]
-    if builder.context.opset < 11:
-        return builder.op("Pad", value, pads=full, mode="constant", value=0.0)
-    return builder.op("Pad", value, builder.ints(full, "pads"), mode="constant")
 
 
 REWRITE = SplitConvKernel()

@@ -1,0 +1,95 @@
+"""What a finding names as its fix: before the rewrite `check` reports it, afterwards it does not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from builders import network, node
+from orinport.api import as_precision, as_target, check_model
+from orinport.model.load import load
+from orinport.pipeline import rewrite_for
+from orinport.rewrites.rewrite import Safety
+
+if TYPE_CHECKING:
+    import onnx
+
+ONE = (1, 8, 24, 24)
+
+
+def conv(kernel: tuple[int, int], shape: tuple[int, ...] = ONE, **attributes: Any) -> onnx.ModelProto:
+    weights = np.full((4, shape[1], *kernel), 0.1, np.float32)
+    return network([node("Conv", ["x", "w"], "y", **attributes)], {"x": shape}, ["y"], {"w": weights})
+
+
+def deconv(group: int = 1, **attributes: Any) -> onnx.ModelProto:
+    weights = np.full((8, 4, 4, 4), 0.1, np.float32)
+    call = node("ConvTranspose", ["x", "w"], "y", group=group, **attributes)
+    return network([call], {"x": ONE}, ["y"], {"w": weights})
+
+
+def pool(op_type: str, **attributes: Any) -> onnx.ModelProto:
+    return network([node(op_type, ["x"], "y", **attributes)], {"x": ONE}, ["y"])
+
+
+def two(op_type: str, first: tuple[int, ...], second: tuple[int, ...], **attributes: Any) -> onnx.ModelProto:
+    return network([node(op_type, ["x", "z"], "y", **attributes)], {"x": first, "z": second}, ["y"])
+
+
+def reduction(op_type: str, *axes: int) -> onnx.ModelProto:
+    return network([node(op_type, ["x"], "y", axes=list(axes))], {"x": ONE}, ["y"], opset=11)
+
+
+def running_sum() -> onnx.ModelProto:
+    constants: dict[str, Any] = {"axis": np.asarray(2, np.int64)}
+    return network([node("CumSum", ["x", "axis"], "y")], {"x": ONE}, ["y"], constants)
+
+
+def padded() -> onnx.ModelProto:
+    constants: dict[str, Any] = {"pads": np.asarray([0, 0, 1, 1, 0, 0, 1, 1], np.int64)}
+    constants["w"] = np.full((4, 8, 3, 3), 0.1, np.float32)
+    nodes = [node("Pad", ["x", "pads"], "p"), node("Conv", ["p", "w"], "y")]
+    return network(nodes, {"x": ONE}, ["y"], constants)
+
+
+CASES = {
+    "einsum": ("DLA001", two("Einsum", (1, 2, 8, 16), (1, 2, 16, 8), equation="bhij,bhjk->bhik")),
+    "cumsum": ("DLA001", running_sum()),
+    "run-time product": ("DLA010", two("MatMul", (1, 2, 8, 16), (1, 2, 16, 8))),
+    "channel sum": ("DLA024", reduction("ReduceSum", 1)),
+    "norm": ("DLA024", reduction("ReduceL1", 1, 2, 3)),
+    "channel maximum": ("DLA024", reduction("ReduceMax", 1)),
+    "minimum": ("DLA024", reduction("ReduceMin", 2, 3)),
+    "long kernel": ("DLA121", conv((1, 40), (1, 8, 4, 90))),
+    "atrous padding": ("DLA122", conv((3, 3), pads=[6] * 4, dilations=[6, 6])),
+    "patches": ("DLA123", conv((12, 12), strides=[12, 12])),
+    "wide dilation": ("DLA124", conv((2, 2), (1, 8, 40, 40), dilations=[34, 1])),
+    "buffer": ("DLA127", conv((3, 3), (1, 1024, 4, 160))),
+    "deconvolution padding": ("DLA135", deconv(strides=[2, 2], pads=[1] * 4)),
+    "deconvolution groups": ("DLA136", deconv(2, strides=[2, 2])),
+    "deconvolution dilation": ("DLA137", deconv(dilations=[2, 2], pads=[3, 3, 3, 3])),
+    "max window": ("DLA140", pool("MaxPool", kernel_shape=[9, 9], pads=[4] * 4)),
+    "average window": ("DLA140", pool("AveragePool", kernel_shape=[9, 9])),
+    "pool padding": ("DLA141", pool("MaxPool", kernel_shape=[17, 17], pads=[8] * 4)),
+    "squeeze and excite": ("DLA161", two("Mul", ONE, (1, 8, 1, 1))),
+    "fill": ("DLA184", padded()),
+}
+
+
+@pytest.mark.parametrize("case", list(CASES))
+def test_a_finding_goes_away(case: str) -> None:
+    code, proto = CASES[case]
+    # Only newer parsers have a layer for running sums; older ones make a loop.
+    target = as_target("orin-agx-64gb/jp7.2" if case == "cumsum" else "orin-agx-64gb/jp6.0")
+    precision = as_precision("fp16")
+    model = load(proto)
+    before = check_model(model, target, precision)
+    assert code in {finding.code for finding in before.findings}
+    fix = next(finding.fix for finding in before.findings if finding.code == code and finding.fix is not None)
+    rewritten, log, _ = rewrite_for(model, target, precision, consent=[Safety.EXACT, Safety(fix.safety)])
+    after = check_model(rewritten, target, precision)
+    assert fix.rewrite in log.counts()
+    assert code not in {finding.code for finding in after.findings}
+    assert all(row.verdict.value == "dla" for row in after.layers)
