@@ -236,11 +236,11 @@ def _kind(dtype: torch.dtype) -> ElementType:
 
 
 def copy_bandwidth() -> float:
-    """Bytes per second, read plus written, of a large copy within the GPU's memory."""
-    source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+    """Bytes per second, read plus written, of an elementwise kernel over 2 GiB."""
+    source = torch.ones(1 << 29, device="cuda")
     target = torch.empty_like(source)
-    microseconds, _ = time_us([lambda: target.copy_(source)], 4)
-    return float(2 * source.numel() / microseconds * 1e6)
+    microseconds, _ = time_us([lambda: torch.neg(source, out=target)], 4)
+    return float(2 * source.numel() * source.element_size() / microseconds * 1e6)
 
 
 def describe(device: CudaDevice) -> str:

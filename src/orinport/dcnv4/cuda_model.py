@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from orinport.dcnv4.arguments import Geometry
+from orinport.dcnv4.cuda_linear import FusedLinear
 from orinport.dcnv4.modules import DCNv4
 from orinport.dcnv4.ops import dcnv4
 from orinport.errors import OrinportError
@@ -17,7 +18,7 @@ from orinport.errors import OrinportError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["FusedDCNv4", "GraphRunner", "fuse_projections"]
+__all__ = ["FusedBlock", "FusedDCNv4", "GraphRunner", "fuse_blocks", "fuse_projections"]
 
 _GEOMETRY = (
     "int[] kernel, int[] stride, int[] padding, int[] dilation, int group, int group_channels, "
@@ -33,7 +34,9 @@ def _geometry(arguments: Sequence[Any]) -> Geometry:
 
 
 def _fields(geometry: Geometry) -> dict[str, Any]:
-    return {name: getattr(geometry, name) for name in Geometry.__dataclass_fields__}
+    """The fields in the order of the operators' arguments."""
+    names = ("kernel", "stride", "padding", "dilation", "group", "group_channels", "offset_scale", "remove_center")
+    return {name: getattr(geometry, name) for name in names}
 
 
 def _default(value_offset_mask: torch.Tensor, *arguments: Any) -> torch.Tensor:
@@ -68,6 +71,11 @@ torch.library.impl("orinport::dcnv4_fused", "default", _default)
 torch.library.impl("orinport::dcnv4_fused", "cuda", _cuda)
 
 
+def _sample(value_offset_mask: torch.Tensor, geometry: Geometry) -> torch.Tensor:
+    result: torch.Tensor = torch.ops.orinport.dcnv4_fused(value_offset_mask, *_fields(geometry).values())
+    return result
+
+
 class FusedDCNv4(nn.Module):
     """A DCNv4 module for inference whose value and offset projections are one matrix product, never sliced.
 
@@ -88,21 +96,52 @@ class FusedDCNv4(nn.Module):
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         """(N, H, W, C) to (N, H, W, C)."""
-        both = nn.functional.linear(pixels, self.weight, self.bias)
-        geometry = self.geometry
-        sampled = torch.ops.orinport.dcnv4_fused(
-            both,
-            geometry.kernel,
-            geometry.stride,
-            geometry.padding,
-            geometry.dilation,
-            geometry.group,
-            geometry.group_channels,
-            geometry.offset_scale,
-            geometry.remove_center,
-        )
+        sampled = _sample(nn.functional.linear(pixels, self.weight, self.bias), self.geometry)
         result: torch.Tensor = self.output_proj(sampled)
         return result
+
+
+class FusedBlock(nn.Module):
+    """A block of FlashInternImage for inference in five kernels: norm and projections, DCNv4, projection and residual,
+    norm, matrix product and GELU, matrix product and residual.
+
+    Raises OrinportError for blocks with norms behind their branches or with layer scales.
+    """
+
+    def __init__(self, block: nn.Module) -> None:
+        super().__init__()
+        if block.post_norm or block.scaled or block.dcn.dw_kernel_size is not None:
+            raise OrinportError(
+                "FlashInternImage: only blocks that normalise the input of their branches can be fused."
+            )
+        self.geometry = block.dcn.geometry
+        self.projections = FusedLinear([block.dcn.value_proj, block.dcn.offset_mask], block.norm1[0])
+        self.output_proj = FusedLinear([block.dcn.output_proj])
+        self.fc1 = FusedLinear([block.mlp.fc1], block.norm2[0], gelu=True)
+        self.fc2 = FusedLinear([block.mlp.fc2])
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        """(N, H, W, C) to (N, H, W, C)."""
+        pixels = self.output_proj(_sample(self.projections(pixels), self.geometry), pixels)
+        result: torch.Tensor = self.fc2(self.fc1(pixels), pixels)
+        return result
+
+
+def fuse_blocks(model: nn.Module) -> int:
+    """Replace, in place, every block of FlashInternImage that can be fused; returns how many were."""
+    from orinport.dcnv4.flash_internimage import _Block
+
+    fused = 0
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if not isinstance(child, _Block):
+                continue
+            try:
+                setattr(module, name, FusedBlock(child))
+            except OrinportError:
+                continue
+            fused += 1
+    return fused
 
 
 def fuse_projections(model: nn.Module) -> int:

@@ -184,34 +184,34 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     Configuration(_D, 8),
     Configuration(_D, 16, threads=64),
     Configuration(_D, 16),
-    Configuration(_D, 32, threads=64),
     Configuration(_D, 16, split=3, threads=96),
     Configuration(_D, 16, split=3, threads=192),
-    Configuration(_D, 32, split=3, threads=96),
     Configuration(_D, 16, split=9, threads=288),
     Configuration(_W, 32, threads=320, resident=640),
+    Configuration(_W, 32, threads=256, resident=512),
     Configuration(_W, 32, threads=160, resident=640),
+    Configuration(_W, 32, resident=512),
     Configuration(_W, 32, threads=160, images=2, resident=640),
-    Configuration(_W, 32, resident=640),
+    Configuration(_W, 32, images=2, resident=512),
     Configuration(_W, 32, threads=320, images=2, resident=640),
-    Configuration(_W, 32, threads=640, buffers=2, resident=640),
-    Configuration(_R, 32, threads=640, step_rows=8, halo=3, resident=640),
-    Configuration(_R, 32, threads=320, tile_rows=28, step_rows=2, halo=3, resident=640),
-    Configuration(_R, 32, threads=320, tile_columns=28, tile_rows=14, step_rows=14, halo=3, resident=640),
+    Configuration(_R, 32, threads=512, step_rows=8, halo=3, resident=512),
+    Configuration(_R, 32, threads=512, step_rows=8, halo=2, resident=512),
+    Configuration(_R, 32, threads=640, step_rows=8, halo=2, resident=640),
+    Configuration(_R, 32, threads=256, tile_columns=28, tile_rows=14, step_rows=14, halo=3, resident=512),
     Configuration(_R, 32, threads=320, tile_columns=20, tile_rows=16, step_rows=16, halo=3, resident=640),
     Configuration(_R, 32, threads=192, tile_columns=16, tile_rows=12, step_rows=12, halo=3, resident=640),
     Configuration(_R, 32, tile_columns=8, tile_rows=8, step_rows=8, halo=3, resident=640),
+    Configuration(_R, 32, tile_columns=16, tile_rows=8, step_rows=8, halo=3, resident=512),
     Configuration(_W, 16, threads=320, resident=640),
     Configuration(_W, 16, threads=160, images=2, resident=640),
     Configuration(_R, 16, threads=640, step_rows=8, halo=3, resident=640),
     Configuration(_R, 16, threads=320, tile_columns=20, tile_rows=16, step_rows=16, halo=3, resident=640),
     Configuration(_W, 64, threads=160, resident=640),
     Configuration(_W, 64, threads=160, images=2, resident=640),
-    Configuration(_R, 64, threads=320, tile_columns=20, tile_rows=16, step_rows=16, halo=3, resident=640),
 )
 """Ids are positions, counted from 1."""
 
-_SCALAR, _NARROW, _PLAIN, _SPLIT = 1, 2, 4, 7
+_SCALAR, _NARROW, _PLAIN, _SPLIT = 1, 2, 4, 6
 _DIRECT_SCORE = 0.4
 _TILE_THRESHOLD = 2048
 _SPLIT_THRESHOLD = 512
@@ -310,8 +310,6 @@ def _plan_direct(
     items = p.out_height * p.out_width * lanes
     if (c.split > 1 and (not unrolled(p, offset) or width % 4)) or items >= _INT32 - 1024:
         return None
-    if c.bytes == 32 and (not unrolled(p, offset) or wide(p, value)):
-        return None
     if wide(p, value) and (c.split > 1 or c.bytes not in (0, 16)):
         return None
     x = c.threads // c.split
@@ -351,7 +349,7 @@ def _plan_ring(p: Params, c: Configuration, d: Division, slabs: int, limits: Lim
     scale = p.offset_scale
     pitch = min(_span(columns, p.stride_w, p.kernel_w, p.dilation_w, scale, c.halo), p.width + 2)
     ring = min(_span(min(2 * step, rows), p.stride_h, p.kernel_h, p.dilation_h, scale, c.halo), p.height + 2)
-    shared = (ring * pitch + 2) * _SLAB
+    shared = ((ring + 2) * pitch + 3) * _SLAB  # a copy of the first row, zeros, barriers
     column_tiles, row_tiles = -(-p.out_width // columns), -(-p.out_height // rows)
     if p.batch > 65535 or shared > limits.shared_bytes or column_tiles * row_tiles * slabs >= _INT32:
         return None
@@ -375,8 +373,8 @@ def tile_score(p: Params, value: ElementType, c: Configuration, limits: Limits, 
     score = (
         tasks / (rounds * c.threads) * waves / math.ceil(waves) * _channels(p) * value.bytes / (d.slabs.value * 128.0)
     )
-    score = score / (1.0 + 0.06 * (staged - 1.0)) * min(1.0, 0.4 + blocks * c.threads / 1000.0)
-    return float(score * (1.0 if c.kernel is Kernel.WHOLE else 0.95 if c.halo >= 3 else 0.85))
+    score = score / (1.0 + 0.06 * (staged - 1.0)) * min(1.0, 0.4 + blocks * c.threads / 850.0)
+    return float(score * (1.0 if c.kernel is Kernel.WHOLE else 0.95))
 
 
 def choose(p: Params, value: ElementType, offset: ElementType, limits: Limits) -> int:
@@ -411,7 +409,7 @@ def candidates(p: Params, value: ElementType, offset: ElementType, limits: Limit
 def kernel_name(p: Params, value: ElementType, offset: ElementType, fast: bool, c: Configuration) -> str:
     """The C++ name of the template instance that a configuration launches for a problem."""
     types = ", ".join(f"orinport::dcnv4::{kind.name}" for kind in (value, offset))
-    quick = str(fast and value is ElementType.F16).lower()
+    quick = str(fast and value is offset is ElementType.F16).lower()
     taps = 9 if unrolled(p, offset) and not wide(p, value) else 0
     if c.kernel is Kernel.DIRECT:
         width = c.bytes or value.bytes

@@ -13,7 +13,7 @@
 // - Fused form: value_stride = offset_stride = C+P, offset_mask = value + C elements. Unfused: C and P.
 // - Types: value and output fp32, fp16, bf16 with offset_mask of the same type; value and output fp16 with fp32 offsets;
 //   value and output int8 with fp16 or fp32 offsets, output_scale = scale of value / scale of output.
-// - fast: fp16 only, samples are interpolated in fp16 pairs; ignored for other types. Sums are always fp32.
+// - fast: fp16 with fp16 offsets only, samples are interpolated in fp16 pairs; else ignored. Sums are always fp32.
 // - A launch allocates nothing, writes every element of output, keeps no state and is safe under CUDA graph capture.
 //   Functions are reentrant. Limits come from device_limits, once a device.
 // - FlashDeformAttn: attention_launch in attention.cuh.
@@ -42,10 +42,7 @@ ForwardKernel find_typed(const Configuration& c, bool unrolled, bool wide) {
             if (c.bytes == 16) return direct_kernel<V, O, 16, 1, 0, FAST, true>;
             return c.bytes ? nullptr : direct_kernel<V, O, kElement, 1, 0, FAST, true>;
         }
-        if (c.split == 3 && unrolled) {
-            if (c.bytes == 16) return direct_kernel<V, O, 16, 3, 9, FAST, false>;
-            return c.bytes == 32 ? direct_kernel<V, O, 32, 3, 9, FAST, false> : nullptr;
-        }
+        if (c.split == 3 && unrolled) return c.bytes == 16 ? direct_kernel<V, O, 16, 3, 9, FAST, false> : nullptr;
         if (c.split == 9 && unrolled) return c.bytes == 16 ? direct_kernel<V, O, 16, 9, 9, FAST, false> : nullptr;
         if (c.split != 1) return nullptr;
         switch (c.bytes) {
@@ -54,20 +51,22 @@ ForwardKernel find_typed(const Configuration& c, bool unrolled, bool wide) {
             case 16:
                 if (unrolled) return direct_kernel<V, O, 16, 1, 9, FAST, false>;
                 return direct_kernel<V, O, 16, 1, 0, FAST, false>;
-            case 32: return unrolled ? direct_kernel<V, O, 32, 1, 9, FAST, false> : nullptr;
             default: return nullptr;
         }
     }
     if (!unrolled || wide) return nullptr;
-    if (c.resident != 640) return nullptr;
     const bool ring = c.kernel == kRing;
+    if (c.resident != 640 && (c.resident != 512 || c.bytes != 32)) return nullptr;
     switch (c.bytes) {
         case 16: return ring ? ring_kernel<V, O, 1, FAST, 640> : whole_kernel<V, O, 1, FAST, 640>;
         case 32:
-            if constexpr (kElement >= 2) return ring ? ring_kernel<V, O, 2, FAST, 640> : whole_kernel<V, O, 2, FAST, 640>;
+            if constexpr (kElement >= 2) {
+                if (c.resident == 512) return ring ? ring_kernel<V, O, 2, FAST, 512> : whole_kernel<V, O, 2, FAST, 512>;
+                return ring ? ring_kernel<V, O, 2, FAST, 640> : whole_kernel<V, O, 2, FAST, 640>;
+            }
             return nullptr;
         case 64:
-            if constexpr (kElement == 4) return ring ? ring_kernel<V, O, 4, FAST, 640> : whole_kernel<V, O, 4, FAST, 640>;
+            if constexpr (kElement == 4) return ring ? nullptr : whole_kernel<V, O, 4, FAST, 640>;
             return nullptr;
         default: return nullptr;
     }
@@ -77,9 +76,7 @@ ForwardKernel find_typed(const Configuration& c, bool unrolled, bool wide) {
 inline ForwardKernel find_kernel(int value, int offset, bool fast, const Configuration& c, bool unrolled, bool wide) {
 #if !defined(ORINPORT_EMULATE) || defined(ORINPORT_EMULATE_ALL)
     if (value == kBF16 && offset == kBF16) return find_typed<BF16, BF16, false>(c, unrolled, wide);
-    if (value == kF16 && offset == kF32) {
-        return fast ? find_typed<F16, F32, true>(c, unrolled, wide) : find_typed<F16, F32, false>(c, unrolled, wide);
-    }
+    if (value == kF16 && offset == kF32) return find_typed<F16, F32, false>(c, unrolled, wide);
     if (value == kI8 && offset == kF32) return find_typed<I8, F32, false>(c, unrolled, wide);
 #endif
     if (value == kF32 && offset == kF32) return find_typed<F32, F32, false>(c, unrolled, wide);

@@ -25,7 +25,7 @@ struct Configuration {
     int tile_rows;
     int step_rows;     // ring: output rows between two loads
     int halo;          // ring: rows and columns staged beyond the undisturbed samples
-    int resident;      // tile: threads of a multiprocessor for which registers are allotted; 640
+    int resident;      // tile: threads of a multiprocessor for which registers are allotted; 640 or 512
 };
 
 /// The device, as far as launches depend on it.
@@ -66,33 +66,33 @@ constexpr Configuration kConfigurations[] = {
     {kDirect, 8, 1, 128, 1, 1, 0, 0, 0, 0, 0},  //
     {kDirect, 16, 1, 64, 1, 1, 0, 0, 0, 0, 0},  //
     {kDirect, 16, 1, 128, 1, 1, 0, 0, 0, 0, 0},  //
-    {kDirect, 32, 1, 64, 1, 1, 0, 0, 0, 0, 0},  //
     {kDirect, 16, 3, 96, 1, 1, 0, 0, 0, 0, 0},  // few pixels: taps over threads
     {kDirect, 16, 3, 192, 1, 1, 0, 0, 0, 0, 0},  //
-    {kDirect, 32, 3, 96, 1, 1, 0, 0, 0, 0, 0},  //
     {kDirect, 16, 9, 288, 1, 1, 0, 0, 0, 0, 0},  //
     {kWhole, 32, 1, 320, 1, 1, 0, 0, 0, 0, 640},  // 28x28: two blocks on an sm_90 multiprocessor
+    {kWhole, 32, 1, 256, 1, 1, 0, 0, 0, 0, 512},  //
     {kWhole, 32, 1, 160, 1, 1, 0, 0, 0, 0, 640},  // 14x14: four
+    {kWhole, 32, 1, 128, 1, 1, 0, 0, 0, 0, 512},  //
     {kWhole, 32, 1, 160, 2, 1, 0, 0, 0, 0, 640},  // 7x7
-    {kWhole, 32, 1, 128, 1, 1, 0, 0, 0, 0, 640},  //
+    {kWhole, 32, 1, 128, 2, 1, 0, 0, 0, 0, 512},  //
     {kWhole, 32, 1, 320, 2, 1, 0, 0, 0, 0, 640},  //
-    {kWhole, 32, 1, 640, 1, 2, 0, 0, 0, 0, 640},  // the next image is staged meanwhile
-    {kRing, 32, 1, 640, 1, 1, 0, 0, 8, 3, 640},  // 56x56: an image passes through one multiprocessor
-    {kRing, 32, 1, 320, 1, 1, 0, 28, 2, 3, 640},  //
-    {kRing, 32, 1, 320, 1, 1, 28, 14, 14, 3, 640},  // large images: tiles
+    {kRing, 32, 1, 512, 1, 1, 0, 0, 8, 3, 512},  // 56x56: an image passes through one multiprocessor
+    {kRing, 32, 1, 512, 1, 1, 0, 0, 8, 2, 512},  //
+    {kRing, 32, 1, 640, 1, 1, 0, 0, 8, 2, 640},  //
+    {kRing, 32, 1, 256, 1, 1, 28, 14, 14, 3, 512},  // large images: tiles
     {kRing, 32, 1, 320, 1, 1, 20, 16, 16, 3, 640},  //
     {kRing, 32, 1, 192, 1, 1, 16, 12, 12, 3, 640},  //
     {kRing, 32, 1, 128, 1, 1, 8, 8, 8, 3, 640},  //
+    {kRing, 32, 1, 128, 1, 1, 16, 8, 8, 3, 512},  //
     {kWhole, 16, 1, 320, 1, 1, 0, 0, 0, 0, 640},  // groups of 8, 24, ... channels, and int8
     {kWhole, 16, 1, 160, 2, 1, 0, 0, 0, 0, 640},  //
     {kRing, 16, 1, 640, 1, 1, 0, 0, 8, 3, 640},  //
     {kRing, 16, 1, 320, 1, 1, 20, 16, 16, 3, 640},  //
     {kWhole, 64, 1, 160, 1, 1, 0, 0, 0, 0, 640},  // fp32
     {kWhole, 64, 1, 160, 2, 1, 0, 0, 0, 0, 640},  //
-    {kRing, 64, 1, 320, 1, 1, 20, 16, 16, 3, 640},  //
 };
 // What choose() falls back to, as ids.
-constexpr int kScalarId = 1, kNarrowId = 2, kPlainId = 4, kSplitId = 7;
+constexpr int kScalarId = 1, kNarrowId = 2, kPlainId = 4, kSplitId = 6;
 constexpr double kDirectScore = 0.4;          // a tile has to promise more than this
 constexpr int64_t kTileThreshold = 2048;      // 16-byte lanes of a multiprocessor from which tiles pay
 constexpr int64_t kSplitThreshold = 512;      // below which taps are divided over threads
@@ -150,7 +150,6 @@ inline bool plan(const Params& p, int value, int offset, const Configuration& c,
     if (c.kernel == kDirect) {
         const int lanes = channels_of(p) * size / bytes;
         if (c.split > 1 && (!unrolled(p, offset) || bytes % 4)) return false;
-        if (c.bytes == 32 && (!unrolled(p, offset) || wide(p, value))) return false;
         if (wide(p, value) && (c.split > 1 || (c.bytes != 0 && c.bytes != 16))) return false;
         if (queries * lanes >= limit - 1024) return false;
         const int x = c.threads / c.split;
@@ -209,7 +208,7 @@ inline bool plan(const Params& p, int value, int offset, const Configuration& c,
     const int steps_rows = 2 * step < rows ? 2 * step : rows;
     int64_t ring = span(steps_rows, p.stride_h, p.kernel_h, p.dilation_h);
     if (ring > p.height + 2) ring = p.height + 2;
-    const int64_t shared = (ring * pitch + 2) * 128;
+    const int64_t shared = ((ring + 2) * pitch + 3) * 128;  // a copy of the first row, zeros, barriers
     if (p.batch > 65535 || shared > limits.shared_bytes) return false;
     const int64_t column_tiles = ceil_div(p.out_width, columns), row_tiles = ceil_div(p.out_height, rows);
     if (column_tiles * row_tiles * slabs >= limit) return false;
@@ -243,8 +242,8 @@ inline double tile_score(const Params& p, int value, const Configuration& c, con
                                                    (d.tile_rows + 2.0 + 2.0 * c.halo) / (double(d.tile_columns) * d.tile_rows);
     double score = tasks / (rounds * c.threads) * waves / std::ceil(waves) * channels_of(p) * bytes_of(value) /
                    (d.slabs.value * 128.0) / (1.0 + 0.06 * (staged - 1.0));
-    score *= std::min(1.0, 0.4 + blocks * c.threads / 1000.0);
-    if (c.kernel == kRing) score *= c.halo >= 3 ? 0.95 : 0.85;
+    score *= std::min(1.0, 0.4 + blocks * c.threads / 850.0);
+    if (c.kernel == kRing) score *= 0.95;
     return score;
 }
 
