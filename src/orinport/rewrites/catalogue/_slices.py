@@ -1,4 +1,4 @@
-"""Slices and splits of channels, read from a graph."""
+"""Slices and splits of channels, read from a graph, and slices of height and width."""
 
 from __future__ import annotations
 
@@ -9,9 +9,23 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from orinport.rewrites.builder import Builder
     from orinport.rewrites.context import RewriteContext
 
 __all__ = ["channel_parts", "numbers_of"]
+
+
+def crop(value: ir.Value, begin: Sequence[int], size: Sequence[int], builder: Builder) -> ir.Value:
+    """`size` rows and columns of a 4-D value from `begin` on, by one Slice; itself if that is all of it."""
+    whole = builder.shape(value)
+    axes = [axis for axis in (2, 3) if (begin[axis - 2], size[axis - 2]) != (0, whole[axis])]
+    if not axes:
+        return value
+    starts = [begin[axis - 2] for axis in axes]
+    ends = [begin[axis - 2] + size[axis - 2] for axis in axes]
+    if builder.context.opset < 10:
+        return builder.op("Slice", value, axes=axes, starts=starts, ends=ends)
+    return builder.op("Slice", value, *(builder.ints(numbers, "slice") for numbers in (starts, ends, axes)))
 
 
 def channel_parts(node: ir.Node, context: RewriteContext) -> list[tuple[ir.Value, int, int]] | None:

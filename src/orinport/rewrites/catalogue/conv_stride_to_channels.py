@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from orinport.rewrites.catalogue._slices import crop
 from orinport.rewrites.catalogue._windows import Window, build_conv, read_window
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 
@@ -126,10 +127,7 @@ def _gather(value: ir.Value, factors: tuple[int, int], builder: Builder) -> ir.V
     """Every f-th row and column as a channel: (N, C, H, W) to (N, fw * fh * C, H / fh, W / fw)."""
     batch, channels, height, width = builder.shape(value)
     rows, columns = height // factors[0], width // factors[1]
-    if rows * factors[0] != height:
-        value = builder.slice(value, 2, 0, rows * factors[0])
-    if columns * factors[1] != width:
-        value = builder.slice(value, 3, 0, columns * factors[1])
+    value = crop(value, (0, 0), (rows * factors[0], columns * factors[1]), builder)
     if factors[0] > 1:
         split = builder.reshape(value, (batch, channels * rows, factors[0], columns * factors[1]))
         channels *= factors[0]

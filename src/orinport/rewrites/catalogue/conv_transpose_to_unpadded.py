@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orinport.rewrites.builder import RefusedError
+from orinport.rewrites.catalogue._slices import crop
 from orinport.rewrites.catalogue._windows import Window, build_conv, pad_zeros
 from orinport.rewrites.catalogue.conv_pads_to_pad import pads_too_much
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
@@ -110,12 +111,7 @@ class ConvTransposeToUnpadded(Rewrite):
         if data.strides == (1, 1):
             return (as_conv(node, data, pad_zeros, builder),)
         made = _deconvolve(node, data, builder)
-        _, _, height, width = builder.shape(match.outputs[0])
-        for axis, size in ((2, height), (3, width)):
-            first = data.begin[axis - 2]
-            if builder.shape(made)[axis] != size:
-                made = builder.slice(made, axis, first, first + size)
-        return (made,)
+        return (crop(made, data.begin, builder.shape(match.outputs[0])[2:], builder),)
 
 
 def read_deconvolution(

@@ -26,6 +26,7 @@ from dataclasses import replace
 from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
+from orinport.rewrites.catalogue._slices import crop
 from orinport.rewrites.catalogue._windows import Window, build_conv, pad_zeros, read_window
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 
@@ -81,14 +82,12 @@ class SplitConvKernel(Rewrite):
         bias, group = builder.context.input(node, 2), int(builder.context.attribute(node, "group", 1))
         total: ir.Value | None = None
         for rows, columns in product(*parts):
-            seen, own = value, []
+            starts, lengths, own = [], [], []
             for axis, (first, last) in enumerate((rows, columns)):
-                dilation = window.dilations[axis] if last - first > 1 else 1
-                start = first * window.dilations[axis]
-                length = (size[axis] - 1) * window.strides[axis] + (last - first - 1) * dilation + 1
-                own.append(dilation)
-                if (start, length) != (0, builder.shape(seen)[2 + axis]):
-                    seen = builder.slice(seen, 2 + axis, start, start + length)
+                own.append(window.dilations[axis] if last - first > 1 else 1)
+                starts.append(first * window.dilations[axis])
+                lengths.append((size[axis] - 1) * window.strides[axis] + (last - first - 1) * own[axis] + 1)
+            seen = crop(value, starts, lengths, builder)
             weights = builder.constant(stored[:, :, rows[0] : rows[1], columns[0] : columns[1]], "weights")
             kernel = (rows[1] - rows[0], columns[1] - columns[0])
             small = Window(kernel, window.strides, (0, 0), (0, 0), (own[0], own[1]))
