@@ -202,7 +202,7 @@ def predict(
     batch: int | None = None,
     sparse: bool = False,
     linear_io: bool = False,
-    rewrite: bool = True,
+    rewrite: bool = False,
     compare_gpu: bool = False,
     optimize: bool = False,
     keep: Mapping[str, str] | None = None,
@@ -210,8 +210,8 @@ def predict(
 ) -> Prediction:
     """Predict time, bound, MAC utilisation and bytes of every layer, without a board.
 
-    By default the network is rewritten first, as `prepare` would, and what `prepare` would write is
-    predicted; `rewrite=False` predicts the network as it is. `batch` is the number of images of one inference.
+    The network is predicted as it is; with `rewrite` it is rewritten first, and what `prepare` would write is
+    predicted. `batch` is the number of images of one inference.
     `sparse`: weights have the 2:4 pattern. `linear_io`: FP32 linear inputs and outputs instead of the formats
     that the bundle asks for. `optimize` and `keep` place the layers as in `prepare`. `compare_gpu` predicts the
     whole network on the GPU beside it. Raises OrinportError for boards that no public measurement covers.

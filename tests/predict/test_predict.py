@@ -387,3 +387,14 @@ def test_the_published_table(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.mean(int8) < 0.10
     assert max(int8) < 0.20
     assert np.mean(fp16) < 0.15
+
+
+def test_a_thousand_layers_in_time() -> None:
+    """DenseNet-121: 1,152 layers. Processor time, because the machine may have other work."""
+    import time
+
+    path = Path(onnx.__file__).parent / "backend/test/data/light/light_densenet121.onnx"
+    start = time.process_time()
+    prediction = orinport.predict(path)
+    assert time.process_time() - start < 3
+    assert len(prediction.layers) > 800

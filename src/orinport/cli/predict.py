@@ -37,7 +37,9 @@ def predict(
     compare: Annotated[
         Literal["gpu"] | None, Parameter(help="Also predict the whole network on the GPU, as an order of magnitude.")
     ] = None,
-    rewrite: Annotated[bool, Parameter(help="Predict what prepare would write, or the network as it is.")] = True,
+    rewrite: Annotated[
+        bool, Parameter(negative="", help="Rewrite the network first, and predict what prepare would write.")
+    ] = False,
     rows: Annotated[int, Parameter(help="Layers in the table.")] = 40,
     format: Annotated[
         Literal["text", "json", "csv"], Parameter(name=["--format", "-f"], help="Output format.")
