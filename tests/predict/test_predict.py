@@ -389,12 +389,14 @@ def test_the_published_table(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.mean(fp16) < 0.15
 
 
-def test_a_thousand_layers_in_time() -> None:
-    """DenseNet-121: 1,152 layers. Processor time, because the machine may have other work."""
+def test_a_thousand_layers_in_time(tmp_path: Path) -> None:
+    """Processor time, because the machine may have other work."""
     import time
 
-    path = Path(onnx.__file__).parent / "backend/test/data/light/light_densenet121.onnx"
+    from builders import thin_network
+
+    onnx.save(thin_network(1000), tmp_path / "net.onnx")
     start = time.process_time()
-    prediction = orinport.predict(path)
+    prediction = orinport.predict(tmp_path / "net.onnx")
     assert time.process_time() - start < 3
-    assert len(prediction.layers) > 800
+    assert len(prediction.layers) >= 1000
