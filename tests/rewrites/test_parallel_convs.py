@@ -94,9 +94,9 @@ def pair(
     return network(nodes, {"x": (1, 64, size, size)}, ["y", "z"], constants)
 
 
-def test_outputs_of_the_network_are_slices() -> None:
+def test_outputs_of_the_network_come_from_the_split() -> None:
     model, _ = apply_to(pair({}), FUSE)
-    assert [each.op_type for each in model.graph] == ["Conv", "Slice", "Slice"]
+    assert [each.op_type for each in model.graph] == ["Conv", "Split"]
     assert [value.name for value in model.graph.outputs] == ["y", "z"]
 
 

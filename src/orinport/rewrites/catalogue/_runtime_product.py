@@ -18,6 +18,7 @@ from orinport.rewrites.builder import RefusedError
 from orinport.rewrites.catalogue._broadcast import spread, steps_of
 from orinport.rewrites.catalogue._movers import absorb
 from orinport.rewrites.catalogue._product import positions
+from orinport.rewrites.catalogue._slices import split
 from orinport.rewrites.catalogue._windows import Window, build_conv
 from orinport.rewrites.shuffle import Shuffle
 
@@ -126,8 +127,7 @@ def _by_columns(product: RuntimeProduct, builder: Builder, alpha: float) -> ir.V
     left = product.left.board((0, 1, 3, 2), (n, g * k, height, width), builder)
     right = product.right.board((0, 1, 2, 3), (n, g * k, 1, p), builder)
     results = []
-    for column in range(p):
-        own = builder.slice(right, 3, column, column + 1) if p > 1 else right
+    for own in split(right, 3, [1] * p, builder):
         copied = spread(own, (n, g * k, height, width), builder)
         results.append(_sum(builder.op("Mul", left, copied), g, alpha, builder))
     joined = builder.op("Concat", *results, axis=1) if p > 1 else results[0]

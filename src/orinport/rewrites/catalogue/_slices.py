@@ -28,6 +28,19 @@ def crop(value: ir.Value, begin: Sequence[int], size: Sequence[int], builder: Bu
     return builder.op("Slice", value, *(builder.ints(numbers, "slice") for numbers in (starts, ends, axes)))
 
 
+def split(value: ir.Value, axis: int, sizes: Sequence[int], builder: Builder) -> list[ir.Value]:
+    """Consecutive parts of a value, by one Split: unlike Slice it leaves no computing of bounds to the parser."""
+    if len(sizes) == 1:
+        return [value]
+    context = builder.context
+    given = [] if context.opset < 13 else [builder.ints(sizes, "split")]
+    numbers = list(sizes) if context.opset < 13 else None
+    first = builder.op("Split", value, *given, outputs=len(sizes), axis=axis, split=numbers)
+    made = first.producer()
+    assert made is not None
+    return list(made.outputs)
+
+
 def channel_parts(node: ir.Node, context: RewriteContext) -> list[tuple[ir.Value, int, int]] | None:
     """(result, first channel, end) of each result that a Slice or Split takes from the channels; None for others."""
     shape = context.shape(node.inputs[0])

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orinport.rewrites.builder import RefusedError
-from orinport.rewrites.catalogue._slices import crop
+from orinport.rewrites.catalogue._slices import crop, split
 from orinport.rewrites.catalogue._windows import Window, build_conv, pad_zeros
 from orinport.rewrites.catalogue.conv_pads_to_pad import pads_too_much
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
@@ -183,10 +183,9 @@ def _deconvolve(node: ir.Node, data: Deconvolution, builder: Builder) -> ir.Valu
         raise RefusedError("the bias is known at run time only")
     channels, each = stored.shape[0] // data.group, stored.shape[1]
     parts = []
-    for index in range(data.group):
+    for index, part in enumerate(split(value, 1, [channels] * data.group, builder)):
         own = builder.constant(stored[index * channels : (index + 1) * channels], "weights")
         added = None if addend is None else builder.constant(addend[index * each : (index + 1) * each], "bias")
-        part = builder.slice(value, 1, index * channels, (index + 1) * channels)
         parts.append(unpadded(part, own, added, data, builder))
     return builder.op("Concat", *parts, axis=1)
 

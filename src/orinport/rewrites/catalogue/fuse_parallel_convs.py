@@ -1,9 +1,9 @@
-"""`Conv(x, A), Conv(x, B) -> Slice(Conv(x, [A; B]))`: convolutions of one tensor become one.
+"""`Conv(x, A), Conv(x, B) -> Split(Conv(x, [A; B]))`: convolutions of one tensor become one.
 
 ## What it does
 Convolutions that read the same tensor with the same kernel, stride, padding and dilation become one with the output
-channels of all; a Slice gives each its part. A missing bias counts as zeros. Where each is followed by a ReLU alone,
-that is done before the slices.
+channels of all; a Split gives each its part. A missing bias counts as zeros. Where each is followed by a ReLU alone,
+that is done before the Split.
 
 ## Why
 The input is read once, and the channels fill the convolution pipe better. It is applied only where the prediction says
@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orinport.rewrites.builder import REWRITE as REWRITE_KEY
+from orinport.rewrites.catalogue._slices import split
 from orinport.rewrites.catalogue._windows import Window, build_conv, read_window
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 
@@ -96,11 +97,7 @@ class FuseParallelConvs(Rewrite):
         made = build_conv(builder, value, weights, added, window)
         if relu:
             made = builder.op("Relu", made)
-        results, start = [], 0
-        for kernel in kernels:
-            results.append(builder.slice(made, 1, start, start + kernel.shape[0]))
-            start += kernel.shape[0]
-        return results
+        return split(made, 1, [kernel.shape[0] for kernel in kernels], builder)
 
 
 def _reads(node: ir.Node, value: ir.Value, context: RewriteContext) -> bool:

@@ -27,6 +27,7 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
+from orinport.rewrites.catalogue._slices import split
 from orinport.rewrites.catalogue._windows import Window, build_conv, read_window
 from orinport.rewrites.limits import fits_buffer
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
@@ -79,14 +80,14 @@ class SplitConvChannels(Rewrite):
         channels, results, start = builder.shape(value)[1], [], 0
         each_output, each_channel = stored.shape[0] // group, stored.shape[1]
         added = context.constant(bias)
-        for index, size in enumerate(_sizes(group if group > 1 else channels, parts)):
+        sizes = _sizes(group if group > 1 else channels, parts)
+        widths = [size * each_channel for size in sizes] if group > 1 else sizes
+        for index, (size, part) in enumerate(zip(sizes, split(value, 1, widths, builder), strict=True)):
             end = start + size
             if group == 1:
-                part = builder.slice(value, 1, start, end)
                 weights = builder.constant(stored[:, start:end], "weights")
                 own = bias if index == 0 else None
             else:
-                part = builder.slice(value, 1, start * each_channel, end * each_channel)
                 rows = slice(start * each_output, end * each_output)
                 weights = builder.constant(stored[rows], "weights")
                 own = None if added is None else builder.constant(added[rows], "bias")
