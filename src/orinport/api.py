@@ -5,24 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orinport.checking import as_precision, as_target, check_model
 from orinport.errors import OrinportError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    import onnx_ir as ir
     from numpy.typing import NDArray
 
     from orinport.matmul.planner import MatmulReport
-    from orinport.model.layer import Tensor
-    from orinport.model.model import Model
     from orinport.precision.calibrate import CalibrationOptions
     from orinport.predict.prediction import Prediction
     from orinport.quantization import Int8Options, QuantizeReport
     from orinport.results import CheckReport, PrepareReport, VerifyReport
     from orinport.rewrites.edges import EdgeMapping
     from orinport.rewrites.rewrite import Safety
-    from orinport.targets.target import Precision, Target
+    from orinport.targets.target import Target
 
 __all__ = ["DEFAULT_TARGET", "check", "plan_matmul", "predict", "prepare", "quantize", "verify"]
 
@@ -276,124 +274,6 @@ def plan_matmul(
         values=values,
         progress=progress,
     )
-
-
-def check_model(
-    model: Model,
-    target: Target,
-    precision: Precision,
-    *,
-    standalone: bool = False,
-    gpu_fallback: bool = True,
-    select: Sequence[str] = (),
-    ignore: Sequence[str] = (),
-) -> CheckReport:
-    """`check` of a network that is loaded already."""
-    from orinport.model.lower import lower
-    from orinport.placement.place import place
-    from orinport.results import CheckReport, LayerVerdict
-    from orinport.rules.engine import check_layers
-
-    layers = lower(model, tensorrt=target.stack.tensorrt)
-    rules = check_layers(
-        layers,
-        inputs=model.inputs,
-        outputs=model.outputs,
-        target=target,
-        precision=precision,
-        standalone=standalone,
-        gpu_fallback=gpu_fallback,
-        select=select,
-        ignore=ignore,
-    )
-    placement = place(
-        layers,
-        rules.verdicts,
-        inputs=model.inputs,
-        outputs=model.outputs,
-        target=target,
-        precision=precision,
-        standalone=standalone,
-    )
-    rows = tuple(LayerVerdict(layer, rules.verdicts[layer.index], rules.codes.get(layer.index, ())) for layer in layers)
-    return CheckReport(model.name, target, precision, rows, rules.findings, placement)
-
-
-def as_target(target: str | Target, power_mode: str | None = None) -> Target:
-    """The target of that name, in that power mode; a Target is given back as it is."""
-    from orinport.targets.load import load_target
-
-    if not isinstance(target, str):
-        return target if power_mode is None else load_target(target.name, power_mode=power_mode)
-    return load_target(target, power_mode=power_mode)
-
-
-def as_precision(precision: str | Precision) -> Precision:
-    """The precision of that name. Raises OrinportError for any but fp16 and int8."""
-    from orinport.targets.target import Precision
-
-    try:
-        return Precision(precision)
-    except ValueError:
-        raise OrinportError(f"{precision!r} is not a precision of the DLA.", "Use fp16 or int8.") from None
-
-
-def dla_judge(target: Target, precision: Precision, *, standalone: bool) -> Callable[[ir.Model], frozenset[str]]:
-    """Says which nodes of a model the DLA does not take: what the rewriting driver asks.
-
-    A strongly typed stack gets the network in FP16 in the end, so FP32 tensors are judged as FP16 there.
-    """
-    from dataclasses import replace
-
-    from orinport.model.lower import lower
-    from orinport.model.model import Model
-    from orinport.rules.engine import check_layers
-    from orinport.rules.finding import Verdict
-
-    def off_the_dla(graph: ir.Model) -> frozenset[str]:
-        model = Model(graph, "piece")
-        layers = lower(model, tensorrt=target.stack.tensorrt)
-        inputs, outputs = model.inputs, model.outputs
-        if target.stack.strongly_typed:
-            layers = tuple(
-                replace(layer, inputs=_halved(layer.inputs), outputs=_halved(layer.outputs)) for layer in layers
-            )
-            inputs, outputs = _halved(inputs), _halved(outputs)
-        verdicts = check_layers(
-            layers,
-            inputs=inputs,
-            outputs=outputs,
-            target=target,
-            precision=precision,
-            standalone=standalone,
-        ).verdicts
-        return frozenset(node for layer in layers if verdicts[layer.index] is not Verdict.DLA for node in layer.nodes)
-
-    return off_the_dla
-
-
-def dla_clock(target: Target, precision: Precision) -> Callable[[ir.Model], float] | None:
-    """Predicts what a small model takes on the DLA, in us; None for boards that no public measurement covers."""
-    from orinport.model.model import Model
-    from orinport.predict.network import predict_network
-    from orinport.targets.target import Platform
-
-    if target.platform is not Platform.ORIN:
-        return None
-
-    def microseconds(graph: ir.Model) -> float:
-        placement = check_model(Model(graph, "piece"), target, precision).placement
-        return predict_network("piece", placement, target, precision).total_us
-
-    return microseconds
-
-
-def _halved(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    from dataclasses import replace
-
-    from orinport.model.layer import DType
-
-    return tuple(replace(each, dtype=DType.FP16) if each.dtype is DType.FP32 else each for each in tensors)
 
 
 def _output_folder(model: Any, output: str | Path | None) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from orinport.api import check_model, dla_clock, dla_judge
+from orinport.checking import check_model, dla_clock, dla_judge
 from orinport.device.bundle import Workspace, build_script, require_free, write_bundle
 from orinport.device.trtexec import BuildOptions
 from orinport.errors import OrinportError

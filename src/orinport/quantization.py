@@ -87,7 +87,7 @@ def quantize_model(
     progress: Callable[[str], None] | None = None,
 ) -> QuantizeReport:
     """Scales of a network as it is; see `orinport.quantize`."""
-    from orinport.api import check_model
+    from orinport.checking import check_model
     from orinport.targets.target import Precision
 
     model, options = without_qdq(model, options)

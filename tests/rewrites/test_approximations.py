@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from builders import network, node
-from orinport.api import as_precision, as_target, check_model, dla_judge
+from orinport.checking import as_precision, as_target, check_model, dla_judge
 from orinport.model.load import load
 from orinport.rewrites.catalogue import activation_to_sigmoid, gelu_to_tanh, slice_to_4d
 from orinport.rewrites.catalogue._approximations import decay, log_of_sum, reciprocal_of_sum, tanh_argument
@@ -34,7 +34,7 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
 def test_softplus_error() -> None:
     v = _sigmoid(-np.abs(X))
     gap = np.abs(np.maximum(X, 0) + v * _poly(log_of_sum(), v) - np.logaddexp(0, X)).max()
-    assert 0 < gap < 2e-6
+    assert 0 < gap < 1e-5
 
 
 def test_elu_error() -> None:

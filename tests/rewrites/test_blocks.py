@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from builders import network, node
-from orinport.api import as_precision, as_target, check_model
+from orinport.checking import as_precision, as_target, check_model
 from orinport.model.load import load
 from orinport.pipeline import rewrite_for
 from orinport.rewrites.proof import compare_models

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from builders import network, node
-from orinport.api import as_precision, as_target, check_model, dla_judge
+from orinport.checking import as_precision, as_target, check_model, dla_judge
 from orinport.model.load import load
 from orinport.rewrites.catalogue import (
     concat_to_channels,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builders import LIGHT, light_path, network, node
-from orinport.api import as_precision, as_target, check_model, dla_judge
+from orinport.checking import as_precision, as_target, check_model, dla_judge
 from orinport.model.load import load
 from orinport.rewrites.driver import rewrite_model
 from orinport.rewrites.edges import move_edges

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from builders import network, node
-from orinport.api import as_target, dla_judge
+from orinport.checking import as_target, dla_judge
 from orinport.model.load import load
 from orinport.rewrites.catalogue import conv_pads_to_convs, conv_pads_to_pad, conv_transpose_to_unsliced
 from orinport.rewrites.driver import rewrite_model

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from builders import network, node
-from orinport.api import as_target, dla_clock, dla_judge
+from orinport.checking import as_target, dla_clock, dla_judge
 from orinport.model.load import load
 from orinport.rewrites.catalogue import conv_slices_to_convs, fuse_parallel_convs
 from orinport.rewrites.driver import rewrite_model

@@ -11,7 +11,7 @@ import onnx_ir as ir
 import pytest
 
 from builders import network, node
-from orinport.api import as_precision, as_target, dla_judge
+from orinport.checking import as_precision, as_target, dla_judge
 from orinport.model.load import load
 from orinport.rewrites.driver import rewrite_model
 from orinport.rewrites.edges import move_edges

@@ -9,7 +9,7 @@ import onnx_ir as ir
 import pytest
 
 from builders import light_path, network, node, run_onnx
-from orinport.api import as_precision, as_target, check_model, dla_judge
+from orinport.checking import as_precision, as_target, check_model, dla_judge
 from orinport.model.load import load
 from orinport.rewrites.catalogue import (
     channel_shuffle_to_conv,

@@ -110,7 +110,7 @@ def _rewrite(
     allow: tuple[str, ...],
     everywhere: bool,
 ) -> tuple[Model, Model, RewriteLog]:
-    from orinport.api import as_precision, as_target, dla_clock, dla_judge
+    from orinport.checking import as_precision, as_target, dla_clock, dla_judge
     from orinport.model.load import load
     from orinport.rewrites.driver import all_rewrites, rewrite_model
     from orinport.rewrites.rewrite import Safety
