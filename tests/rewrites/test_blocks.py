@@ -112,6 +112,29 @@ def patches() -> onnx.ModelProto:
     return network(nodes, {"x": (1, 3, 64, 64)}, ["y"], constants)
 
 
+def c2f() -> onnx.ModelProto:
+    """A block of YOLOv8: SiLU, a split of the channels, a bottleneck with a residual addition, concatenation."""
+
+    def silu(source: str, result: str) -> list[onnx.NodeProto]:
+        return [node("Sigmoid", [source], f"{result}s"), node("Mul", [source, f"{result}s"], result)]
+
+    pads = {"pads": [1, 1, 1, 1]}
+    nodes = [
+        node("Conv", ["x", "w1"], "c1"),
+        *silu("c1", "a"),
+        node("Split", ["a", "halves"], ["l", "r"], axis=1),
+        node("Conv", ["r", "w2"], "c2", **pads),
+        *silu("c2", "b"),
+        node("Add", ["r", "b"], "d"),
+        node("Concat", ["l", "r", "d"], "j", axis=1),
+        node("Conv", ["j", "w3"], "c3"),
+        *silu("c3", "y"),
+    ]
+    constants: dict[str, Any] = {"w1": weights(32, 16, 1, 1), "w2": weights(16, 16, 3, 3), "w3": weights(32, 48, 1, 1)}
+    constants["halves"] = np.asarray([16, 16], np.int64)
+    return network(nodes, {"x": (1, 16, 20, 20)}, ["y"], constants)
+
+
 @pytest.mark.parametrize(
     ("proto", "precision", "consent"),
     [
@@ -123,8 +146,21 @@ def patches() -> onnx.ModelProto:
         (sequence(), "fp16", [Safety.EXACT]),
         (sequence(), "int8", [Safety.EXACT]),
         (patches(), "fp16", [Safety.EXACT]),
+        (c2f(), "fp16", [Safety.EXACT]),
+        (c2f(), "int8", [Safety.EXACT]),
     ],
-    ids=["attention", "decoder", "decoder-int8", "pyramid", "pyramid-int8", "sequence", "sequence-int8", "patches"],
+    ids=[
+        "attention",
+        "decoder",
+        "decoder-int8",
+        "pyramid",
+        "pyramid-int8",
+        "sequence",
+        "sequence-int8",
+        "patches",
+        "c2f",
+        "c2f-int8",
+    ],
 )
 def test_every_layer_is_taken(proto: onnx.ModelProto, precision: str, consent: list[Safety]) -> None:
     target = as_target("orin-agx-64gb/jp6.0")

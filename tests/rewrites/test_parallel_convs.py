@@ -54,8 +54,11 @@ def sliced(draw: Draw) -> Pattern:
     nodes = [node("Conv", ["x", *constants], "c")]
     source = "c"
     if draw.chance(0.3):
-        nodes.append(node("Relu", ["c"], "r"))
+        nodes.append(node(draw.choose(["Relu", "LeakyRelu", "Tanh"]), ["c"], "r"))
         source = "r"
+    if draw.chance(0.4):  # SiLU
+        nodes += [node("Sigmoid", [source], "g"), node("Mul", draw.choose([[source, "g"], ["g", source]]), "m")]
+        source = "m"
     cut = draw.integer(1, outputs - 1)
     sizes, names = [cut, outputs - cut], ["s0", "s1"]
     if draw.chance(0.4):

@@ -12,6 +12,7 @@ __all__ = [
     "BROADCAST_TO_RESIZE",
     "CONV_PADS_TO_CONVS",
     "CONV_PADS_TO_PAD",
+    "CONV_SLICES_TO_CONVS",
     "CONV_STRIDE_TO_CHANNELS",
     "CONV_TRANSPOSE_TO_UNPADDED",
     "CUMSUM_TO_CONV",
@@ -38,6 +39,7 @@ AVERAGE_POOL_TO_INCLUSIVE: Final = ("average-pool-to-inclusive", "exact")
 BROADCAST_TO_RESIZE: Final = ("broadcast-to-resize", "exact")
 CONV_PADS_TO_CONVS: Final = ("conv-pads-to-convs", "tolerance")
 CONV_PADS_TO_PAD: Final = ("conv-pads-to-pad", "exact")
+CONV_SLICES_TO_CONVS: Final = ("conv-slices-to-convs", "exact")
 CONV_STRIDE_TO_CHANNELS: Final = ("conv-stride-to-channels", "exact")
 CONV_TRANSPOSE_TO_UNPADDED: Final = ("conv-transpose-to-unpadded", "exact")
 CUMSUM_TO_CONV: Final = ("cumsum-to-conv", "exact")

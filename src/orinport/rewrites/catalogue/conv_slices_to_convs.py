@@ -1,15 +1,16 @@
 """`Slice(Conv(x, [A; B])) -> Conv(x, A), Conv(x, B)`: a convolution that is only sliced becomes several.
 
 ## What it does
-Where everything that reads a convolution, or the ReLU behind it, is a Slice or Split of its channels, each part gets a
-convolution with its share of the weights. It undoes fuse-parallel-convs.
+Where everything that reads a convolution, or the activations behind it, is a Slice or Split of its channels, each part
+gets a convolution with its share of the weights, and activations of its own. It undoes fuse-parallel-convs.
 
 ## Why
 In INT8 the DLA takes no Slice; in FP16 a part that does not begin at whole atoms of channels costs a copy. Applied
 where it takes a Slice off the GPU, or the prediction says that it is faster.
 
 ## Example
-`Split(Conv(x), (10, 54))` in INT8: two convolutions with 10 and 54 output channels.
+The blocks of YOLOv8, `Split(SiLU(Conv(x)), (32, 32))`, in INT8: two convolutions with 32 output channels, each with its
+SiLU.
 
 ## Refused
 Groups; weights or bias known at run time only; a result that something else reads too is left alone.
@@ -52,10 +53,7 @@ class ConvSlicesToConvs(Rewrite):
         shape, weights = context.shape(node.inputs[0]), context.shape(node.inputs[1])
         if shape is None or weights is None or len(shape) != 4:
             return None
-        relu = context.only_consumer(node.outputs[0])
-        if relu is not None and (relu.op_type != "Relu" or not context.standard(relu)):
-            relu = None
-        whole = node.outputs[0] if relu is None else relu.outputs[0]
+        whole, steps = _activations(node.outputs[0], context)
         slices = context.consumers(whole)
         if not slices or context.is_output(whole) or any(each.graph is not context.graph for each in slices):
             return None
@@ -71,12 +69,12 @@ class ConvSlicesToConvs(Rewrite):
         if not context.is_constant(node.inputs[1]) or (bias is not None and not context.is_constant(bias)):
             return Refusal("its weights or bias are known at run time only")
         window = read_window(node, weights[2:], shape[2:], context)
-        nodes = (node, *(() if relu is None else (relu,)), *slices)
-        return Match(nodes, tuple(value for value, _, _ in parts), (window, tuple(parts), relu is not None))
+        nodes = (node, *(each for step in steps for each in step), *slices)
+        return Match(nodes, tuple(value for value, _, _ in parts), (window, tuple(parts), steps))
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
         node = match.nodes[0]
-        window, parts, relu = match.data
+        window, parts, steps = match.data
         stored, added = (
             builder.context.constant(node.inputs[1]),
             builder.context.constant(builder.context.input(node, 2)),
@@ -89,8 +87,61 @@ class ConvSlicesToConvs(Rewrite):
             weights = builder.constant(stored[start:end], "weights")
             bias = None if added is None else builder.constant(added[start:end], "bias")
             made = build_conv(builder, value, weights, bias, window)
-            results.append(builder.op("Relu", made) if relu else made)
+            for step in steps:
+                made = _again(step, made, builder)
+            results.append(made)
         return results
+
+
+_UNARY = frozenset(
+    {
+        "Clip",
+        "Elu",
+        "Gelu",
+        "HardSigmoid",
+        "HardSwish",
+        "LeakyRelu",
+        "Mish",
+        "Relu",
+        "Selu",
+        "Sigmoid",
+        "Softplus",
+        "Tanh",
+    }
+)
+
+
+def _activations(value: ir.Value, context: RewriteContext) -> tuple[ir.Value, tuple[tuple[ir.Node, ...], ...]]:
+    """What pointwise activations alone make of `value`, and those: one node, or one and the Mul by its own input."""
+    steps: list[tuple[ir.Node, ...]] = []
+    while not context.is_output(value):
+        step = _activation(value, context)
+        if step is None:
+            break
+        steps.append(step)
+        value = step[-1].outputs[0]
+    return value, tuple(steps)
+
+
+def _activation(value: ir.Value, context: RewriteContext) -> tuple[ir.Node, ...] | None:
+    readers = context.consumers(value)
+    unary = next((each for each in readers if each.op_type in _UNARY and each.inputs[0] is value), None)
+    if unary is None or any(each.graph is not context.graph or not context.standard(each) for each in readers):
+        return None
+    if any(each is not None and not context.is_constant(each) for each in unary.inputs[1:]):
+        return None
+    if len(readers) == 1:
+        return (unary,)
+    gate = context.only_consumer(unary.outputs[0])
+    if len(readers) != 2 or gate is None or gate not in readers or gate.op_type != "Mul":
+        return None
+    return (unary, gate) if set(gate.inputs) == {value, unary.outputs[0]} else None
+
+
+def _again(step: tuple[ir.Node, ...], value: ir.Value, builder: Builder) -> ir.Value:
+    """The activation once more, on another value."""
+    made = builder.copy(step[0], [value, *step[0].inputs[1:]], builder.shape(value))
+    return made if len(step) == 1 else builder.op("Mul", value, made)
 
 
 REWRITE = ConvSlicesToConvs()

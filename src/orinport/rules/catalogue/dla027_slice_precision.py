@@ -16,7 +16,8 @@ A Split along the channels in YOLOv8, prepared in INT8.
 Set the layer to FP16, or replace the split by convolutions: the layer before it makes its parts separately.
 
 ## Fix safety
-No rewrite is applied.
+conv-slices-to-convs is exact: where a convolution, with its activations, is only sliced, each part gets a convolution
+of its own. Other slices stay.
 
 ## Source
 Rows V01b, V08a, V08b, OP33, OP34a, OP34b and OP35: developer guide 8.5, operator reference.
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
+from orinport.rules.fixes import CONV_SLICES_TO_CONVS
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import finding, speaking
 
@@ -72,7 +74,23 @@ class SlicePrecision(LayerRule):
                 value=precision,
                 limit=row.values["precision"],
                 advice=_ADVICE,
+                fix=CONV_SLICES_TO_CONVS if _parts_of_convolution(layer, context) else None,
             )
+
+
+def _parts_of_convolution(layer: Layer, context: Context) -> bool:
+    """True if it takes channels of a convolution, or of the activations behind one, that are only sliced."""
+    name = layer.inputs[0].name
+    if any(reader.kind is not LayerKind.SLICE for reader in context.consumers.get(name, ())) or name in context.outputs:
+        return False
+    for _ in range(4):
+        producer = context.producers.get(name)
+        if producer is None or producer.kind is LayerKind.CONVOLUTION:
+            return producer is not None and layer.inputs[0].shape is not None
+        if producer.kind not in (LayerKind.ACTIVATION, LayerKind.ELEMENTWISE):
+            return False
+        name = producer.inputs[0].name
+    return False
 
 
 RULE = SlicePrecision()
