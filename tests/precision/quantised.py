@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
 from builders import network, node
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import onnx
+
+
+_ZERO = np.int8(0)
 
 
 class QuantisedNetwork:
@@ -32,7 +36,7 @@ class QuantisedNetwork:
         source: str,
         scale: float | np.ndarray,
         *,
-        zero: Any = np.int8(0),
+        zero: Any = _ZERO,
         name: str = "",
         output: str = "",
         axis: int | None = None,

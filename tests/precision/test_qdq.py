@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 import pytest
-from builders import network, node, random_feeds, run_onnx
-from precision.quantised import QuantisedNetwork
-from values import target
 
 import orinport
+from builders import network, node, random_feeds, run_onnx
 from orinport.errors import OrinportError
 from orinport.model.load import load
 from orinport.model.save import to_proto
 from orinport.precision.qdq import has_qdq, strip_qdq
 from orinport.precision.scales import Origin
+from precision.quantised import QuantisedNetwork
+from values import target
 
 if TYPE_CHECKING:
     from orinport.model.model import Model

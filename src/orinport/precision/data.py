@@ -13,7 +13,8 @@ import hashlib
 import importlib.util
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,8 +26,6 @@ from orinport.precision.preprocess import Preprocessing, read_preprocessing
 from orinport.words import count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
 __all__ = ["DataSpec", "InputSpec", "Samples", "open_data"]
@@ -286,11 +285,12 @@ class _Loader(Samples):
         self.name = f"{path}:{function}"
         self.function = _load_function(path, function)
         self.identity = _identity([path], function)
-        given = self.function()
-        self.sequence: Sequence[Any] | None = (
-            given if hasattr(given, "__getitem__") and hasattr(given, "__len__") else None
-        )
-        self.length = len(given) if hasattr(given, "__len__") else sum(1 for _ in given)
+        self.sequence: Sequence[Any] | None = None
+        with self._told():
+            given = self.function()
+            if hasattr(given, "__getitem__") and hasattr(given, "__len__"):
+                self.sequence = given
+            self.length = len(given) if hasattr(given, "__len__") else sum(1 for _ in given)
         if not self.length:
             raise OrinportError(f"{self.name} gives no samples.")
         self._iterator: Iterator[Any] = iter(())
@@ -301,7 +301,8 @@ class _Loader(Samples):
 
     def load(self, index: int) -> tuple[Arrays, str]:
         name = f"Sample {index} of {self.name}"
-        sample = self.sequence[index] if self.sequence is not None else self._forward(index)
+        with self._told():
+            sample = self.sequence[index] if self.sequence is not None else self._forward(index)
         if isinstance(sample, Mapping):
             return {str(key): value for key, value in sample.items()}, name
         parts = list(sample) if isinstance(sample, tuple) else [sample]
@@ -311,6 +312,16 @@ class _Loader(Samples):
                 "Give a dictionary from input names to arrays.",
             )
         return {spec.name: part for spec, part in zip(self.inputs, parts, strict=True)}, name
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """The user's code fails in one sentence, not in a traceback."""
+        try:
+            yield
+        except OrinportError:
+            raise
+        except Exception as error:
+            raise OrinportError(f"{self.name} fails: {type(error).__name__}: {error}") from error
 
     def _forward(self, index: int) -> Any:
         """The sample at `index`, by iterating on from the last one, or from the beginning again."""

@@ -1,0 +1,226 @@
+"""Calibration: exact against ONNX Runtime, and the same however it is divided, interrupted or limited."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, create_calibrator
+
+from builders import network, node, small_cnn
+from orinport.errors import OrinportError
+from orinport.model.load import load
+from orinport.precision import calibrate as room
+from orinport.precision.calibrate import CalibrationOptions, calibrate, collect, watched
+from orinport.precision.scales import Origin, Scales
+
+SAMPLES = 9
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    path = tmp_path / "d.npy"
+    np.save(path, np.random.default_rng(3).standard_normal((SAMPLES, 3, 16, 16)).astype(np.float32))
+    return path
+
+
+def values(scales: Scales) -> dict[str, float]:
+    return {name: each.value for name, each in scales.tensors.items()}
+
+
+class Reader(CalibrationDataReader):
+    def __init__(self, path: Path) -> None:
+        self.samples = iter(np.load(path))
+
+    def get_next(self) -> dict[str, Any] | None:
+        sample = next(self.samples, None)
+        return None if sample is None else {"x": sample[None]}
+
+
+def test_min_max_equals_onnx_runtime(data: Path, tmp_path: Path) -> None:
+    proto = small_cnn()
+    proto = onnx.shape_inference.infer_shapes(proto)
+    onnx.save(proto, tmp_path / "m.onnx")
+    calibrator = create_calibrator(
+        str(tmp_path / "m.onnx"),
+        [],
+        str(tmp_path / "augmented.onnx"),
+        calibrate_method=CalibrationMethod.MinMax,
+        extra_options={"symmetric": True},
+    )
+    calibrator.collect_data(Reader(data))
+    ranges = calibrator.compute_data().data.items()
+    theirs = {name: float(np.asarray(each.range_value[1]).item()) for name, each in ranges}
+    ours = calibrate(load(proto), data, options=CalibrationOptions(method="min-max"))
+    assert set(theirs) == set(ours.tensors)
+    for name, largest in theirs.items():
+        assert ours[name].value == float(np.float32(largest) / np.float32(127)), name
+
+
+def test_every_floating_point_tensor_is_watched(data: Path) -> None:
+    model = load(small_cnn())
+    names = set(watched(model))
+    assert names == {"x", "c1", "r1", "p1", "c2", "a1", "g1", "f1", "y"}
+    scales = calibrate(model, data)
+    assert set(scales.tensors) == names
+    assert {each.origin for each in scales.tensors.values()} == {Origin.DATA}
+    assert scales.method == f"entropy on {SAMPLES} samples"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        CalibrationOptions(shard=1),
+        CalibrationOptions(shard=4),
+        CalibrationOptions(megabytes=1, shard=100),
+        pytest.param(CalibrationOptions(jobs=2, shard=2), id="two processes"),
+    ],
+)
+def test_division_does_not_change_the_scales(data: Path, options: CalibrationOptions) -> None:
+    model = load(small_cnn(channels=512))
+    assert values(calibrate(model, data, options=options)) == values(calibrate(model, data))
+
+
+def test_groups_of_outputs_fit_into_memory() -> None:
+    groups = room._groups({"a": 600_000, "b": 600_000, "c": 100, "d": 3_000_000}, 1)
+    assert groups == (("a",), ("b", "c"), ("d",))
+
+
+class StopError(Exception):
+    """Ends a calibration in the middle."""
+
+
+@pytest.mark.parametrize("stop", [StopError, KeyboardInterrupt])
+def test_an_interrupted_calibration_goes_on_to_the_same_scales(
+    data: Path, tmp_path: Path, stop: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load(small_cnn())
+    options = CalibrationOptions(shard=2, state=tmp_path / "state")
+    whole = values(calibrate(model, data))
+    seen = 0
+
+    def interrupt(message: str) -> None:
+        nonlocal seen
+        assert "samples" in message
+        seen += 1
+        if seen == 3:
+            raise stop
+
+    with pytest.raises(stop):
+        calibrate(model, data, options=options, progress=interrupt)
+    assert (tmp_path / "state").exists()
+    run: list[int] = []
+    original = room._run
+    monkeypatch.setattr(room, "_run", lambda shard, *more: run.append(shard.start) or original(shard, *more))
+    assert values(calibrate(model, data, options=options)) == whole
+    assert run == [6, 8]
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_state_of_other_data_is_refused(data: Path, tmp_path: Path) -> None:
+    model = load(small_cnn())
+    options = CalibrationOptions(shard=2, state=tmp_path / "state")
+
+    def interrupt(message: str) -> None:
+        raise StopError
+
+    with pytest.raises(StopError):
+        calibrate(model, data, options=options, progress=interrupt)
+    np.save(data, np.zeros((4, 3, 16, 16), np.float32))
+    with pytest.raises(OrinportError, match="another network"):
+        calibrate(model, data, options=options)
+
+
+def test_only_the_first_samples(data: Path) -> None:
+    model = load(small_cnn())
+    few = collect(model, data, options=CalibrationOptions(samples=2))
+    assert few.samples == 2
+    assert few.histograms["x"].seen == 2 * 3 * 16 * 16
+
+
+def test_half_precision_networks(data: Path) -> None:
+    proto = network(
+        [node("Cast", ["x"], "h", to=10), node("Mul", ["h", "two"], "y")],
+        {"x": (1, 3, 16, 16)},
+        ["y"],
+        {"two": np.array(2, np.float16)},
+    )
+    scales = calibrate(load(proto), data, options=CalibrationOptions(method="min-max"))
+    assert scales["y"].value == pytest.approx(2 * scales["h"].value)
+
+
+@pytest.mark.parametrize("constant", [0.0, 2.5])
+def test_constant_tensors_are_told(data: Path, constant: float) -> None:
+    proto = network(
+        [node("Mul", ["x", "zero"], "z"), node("Add", ["z", "c"], "k"), node("Add", ["x", "k"], "y")],
+        {"x": (1, 3, 16, 16)},
+        ["y"],
+        {"zero": np.array(0, np.float32), "c": np.array(constant, np.float32)},
+    )
+    scales = calibrate(load(proto), data)
+    told = {f.message.split("'")[1]: f.value for f in scales.findings if f.code == "Q008"}
+    assert told == {"z": 0, "k": constant}
+    assert scales["z"].origin is Origin.FREE
+
+
+def test_values_that_are_not_finite_are_told(tmp_path: Path) -> None:
+    np.save(tmp_path / "d.npy", np.stack([np.ones((1, 4), np.float32), np.array([[0, 1, 2, 3]], np.float32)]))
+    proto = network([node("Log", ["x"], "l"), node("Relu", ["l"], "y")], {"x": (1, 4)}, ["y"])
+    scales = calibrate(load(proto), tmp_path / "d.npy", options=CalibrationOptions(method="min-max"))
+    assert [(f.code, f.value) for f in scales.findings if f.code == "Q009"] == [("Q009", 1)]
+    assert scales["l"].range == pytest.approx(float(np.log(3)), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (CalibrationOptions(method="best"), "is not a calibration method"),
+        (CalibrationOptions(percentile=0), "is not a percentile"),
+        (CalibrationOptions(jobs=0), "must be positive"),
+        (CalibrationOptions(samples=-1), "must be positive"),
+    ],
+)
+def test_options_that_make_no_sense(data: Path, options: CalibrationOptions, message: str) -> None:
+    with pytest.raises(OrinportError, match=message):
+        calibrate(load(small_cnn()), data, options=options)
+
+
+def test_errors_of_other_processes_arrive_in_one_sentence(tmp_path: Path) -> None:
+    array = np.zeros((4, 3, 16, 16), np.float32)
+    array[3, 0, 0, 0] = np.nan
+    np.save(tmp_path / "d.npy", array)
+    with pytest.raises(OrinportError, match="Sample 3 of"):
+        calibrate(load(small_cnn()), tmp_path / "d.npy", options=CalibrationOptions(jobs=2, shard=1))
+
+
+def test_networks_that_onnx_runtime_does_not_run(tmp_path: Path) -> None:
+    np.save(tmp_path / "d.npy", np.zeros((1, 4), np.float32))
+    proto = network([node("Nothing", ["x"], "y", domain="custom")], {"x": (1, 4)}, {"y": (1, 4)}, domains={"custom": 1})
+    with pytest.raises(OrinportError, match="ONNX Runtime does not run the network"):
+        calibrate(load(proto), tmp_path / "d.npy")
+
+
+def test_nothing_is_left_behind(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    calibrate(load(small_cnn()), data)
+    assert not list(scratch.iterdir())
+    assert not room._SESSIONS
+
+
+def test_a_cluster_of_dask_gives_the_same_scales(data: Path) -> None:
+    distributed = pytest.importorskip("distributed", reason="the extra 'fleet' is not installed")
+    model = load(small_cnn())
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        options = CalibrationOptions(shard=2, scheduler=cluster.scheduler_address)
+        assert values(calibrate(model, data, options=options)) == values(calibrate(model, data))
+
+
+def test_without_dask_the_extra_is_named(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "distributed", None)
+    with pytest.raises(OrinportError, match=r"orinport\[fleet\]"):
+        calibrate(load(small_cnn()), data, options=CalibrationOptions(scheduler="tcp://127.0.0.1:1"))

@@ -1,0 +1,250 @@
+"""Calibration data: what is taken, and the sentence for each kind of bad data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orinport.errors import OrinportError
+from orinport.precision.data import DataSpec, InputSpec, Samples, open_data
+from orinport.precision.preprocess import Preprocessing, read_preprocessing
+
+IMAGE = InputSpec("x", (1, 3, 8, 8), "float32")
+PAIR = InputSpec("x", (2, 3, 8, 8), "float32")
+TOML = '[image]\nlayout = "NCHW"\ncolor = "RGB"\nresize = "stretch"\ndivide = 255.0\n'
+
+
+def opened(path: Path | str, *inputs: InputSpec, preprocess: Path | str = "") -> Samples:
+    return open_data(DataSpec(str(path), inputs or (IMAGE,), str(preprocess)))
+
+
+def ramp(*shape: int) -> np.ndarray:
+    return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+
+
+@pytest.mark.parametrize(
+    ("shape", "number"), [((5, 3, 8, 8), 5), ((1, 3, 8, 8), 1), ((3, 8, 8), 1), ((4, 1, 3, 8, 8), 4)]
+)
+def test_npy(tmp_path: Path, shape: tuple[int, ...], number: int) -> None:
+    array = ramp(*shape)
+    np.save(tmp_path / "a.npy", array)
+    samples = opened(tmp_path / "a.npy")
+    assert len(samples) == number
+    assert (np.concatenate([samples[i]["x"] for i in range(number)]) == array.reshape(number, 3, 8, 8)).all()
+
+
+def test_batches_and_types(tmp_path: Path) -> None:
+    array = np.random.default_rng(0).integers(0, 256, (5, 3, 8, 8)).astype(np.uint8)
+    np.save(tmp_path / "a.npy", array)
+    samples = opened(tmp_path / "a.npy", PAIR)
+    assert len(samples) == 2
+    assert samples[1]["x"].dtype == np.float32
+    assert (samples[1]["x"] == array[2:4]).all()
+
+
+def test_npz_of_several_inputs_and_folders_of_them(tmp_path: Path) -> None:
+    mask = InputSpec("m", (1, 4), "int64")
+    for index in range(3):
+        np.savez(tmp_path / f"{index}.npz", x=ramp(2, 3, 8, 8) + index, m=ramp(2, 4) + index)
+    samples = opened(tmp_path, IMAGE, mask)
+    assert len(samples) == 6
+    assert samples[3]["m"].tolist() == [[5, 6, 7, 8]]
+    assert samples[3]["m"].dtype == np.int64
+
+
+def test_a_python_function(tmp_path: Path) -> None:
+    path = tmp_path / "loader.py"
+    path.write_text(
+        "import numpy as np\n"
+        "def listed():\n    return [np.full((3, 8, 8), i, np.float32) for i in range(4)]\n"
+        "def streamed():\n    for i in range(4):\n        yield {'x': np.full((1, 3, 8, 8), i)}\n"
+        "def empty():\n    return []\n"
+        "def fails():\n    raise KeyError('k')\n"
+        "def two():\n    return [(np.zeros((1, 3, 8, 8)), np.zeros(1))]\n"
+    )
+    for name in ("listed", "streamed"):
+        samples = opened(f"{path}:{name}")
+        assert [float(samples[i]["x"].mean()) for i in (0, 1, 3, 2, 0)] == [0, 1, 3, 2, 0]
+        assert len(samples) == 4
+    for name, message in [("empty", "no samples"), ("none", "no function 'none'"), ("fails", "fails: KeyError")]:
+        with pytest.raises(OrinportError, match=message):
+            opened(f"{path}:{name}")
+    with pytest.raises(OrinportError, match="2 arrays for 1 input"):
+        opened(f"{path}:two")[0]
+    with pytest.raises(OrinportError, match="does not exist"):
+        opened(f"{tmp_path / 'other.py'}:f")
+    (tmp_path / "broken.py").write_text("import nothing_like_this\n")
+    with pytest.raises(OrinportError, match="fails: ModuleNotFoundError"):
+        opened(f"{tmp_path / 'broken.py'}:f")
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros((5, 3, 9, 8), np.float32), "has the shape 5x3x9x8, and the network takes 1x3x8x8"),
+        (np.zeros((5, 3, 8), np.float32), "has the shape 5x3x8"),
+        (np.zeros((0, 3, 8, 8), np.float32), "no whole sample"),
+        (np.float32(1), "has the shape"),
+    ],
+)
+def test_wrong_shapes(tmp_path: Path, array: np.ndarray, message: str) -> None:
+    np.save(tmp_path / "a.npy", array)
+    with pytest.raises(OrinportError, match=message):
+        opened(tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"), [(np.nan, "1 element of 'x' is NaN or infinite"), (np.inf, "NaN or infinite")]
+)
+def test_nan_in_a_sample(tmp_path: Path, value: float, message: str) -> None:
+    array = ramp(4, 3, 8, 8)
+    array[2, 1, 1, 1] = value
+    np.save(tmp_path / "a.npy", array)
+    samples = opened(tmp_path / "a.npy")
+    assert samples[1]["x"].shape == (1, 3, 8, 8)
+    with pytest.raises(OrinportError, match=f"Sample 2 of .*{message}"):
+        samples[2]
+
+
+def test_files_that_hold_no_samples(tmp_path: Path) -> None:
+    with pytest.raises(OrinportError, match="does not exist"):
+        opened(tmp_path / "none")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(OrinportError, match="is empty"):
+        opened(tmp_path / "empty")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").write_text("x")
+    with pytest.raises(OrinportError, match="neither pictures nor"):
+        opened(tmp_path / "notes")
+    (tmp_path / "a.bin").write_bytes(b"x")
+    with pytest.raises(OrinportError, match="no kind of data"):
+        opened(tmp_path / "a.bin")
+    (tmp_path / "a.npy").write_bytes(b"nothing")
+    with pytest.raises(OrinportError, match="no plain arrays"):
+        opened(tmp_path / "a.npy")
+    np.savez(tmp_path / "b.npz", u=ramp(1, 3, 8, 8), v=ramp(1, 4))
+    with pytest.raises(OrinportError, match="no array for the input 'x'; it has u, v"):
+        opened(tmp_path / "b.npz")
+    np.savez(tmp_path / "c.npz", x=ramp(2, 3, 8, 8), m=ramp(3, 4))
+    with pytest.raises(OrinportError, match="different numbers of samples: 2 of 'x', 3 of 'm'"):
+        opened(tmp_path / "c.npz", IMAGE, InputSpec("m", (1, 4), "float32"))
+    np.save(tmp_path / "d.npy", np.array([["a"]]))
+    with pytest.raises(OrinportError, match="has the shape"):
+        opened(tmp_path / "d.npy")
+    with pytest.raises(OrinportError, match="holds no numbers"):
+        opened(tmp_path / "d.npy", InputSpec("x", (1, 1), "float32"))[0]
+
+
+def test_pickled_arrays_are_not_loaded(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.array([{"code": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(OrinportError, match="no plain arrays"):
+        opened(tmp_path / "a.npy")
+
+
+def test_the_identity_changes_with_the_data(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", ramp(2, 3, 8, 8))
+    first = opened(tmp_path / "a.npy").identity
+    assert opened(tmp_path / "a.npy").identity == first
+    np.save(tmp_path / "a.npy", ramp(3, 3, 8, 8))
+    assert opened(tmp_path / "a.npy").identity != first
+
+
+# --------------------------------------------------------------------------------------------- pictures
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    image = pytest.importorskip("PIL.Image", reason="pictures need Pillow")
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for index, size in enumerate([(16, 8), (8, 16), (8, 8), (40, 30)]):
+        image.fromarray(rng.integers(0, 256, (*size, 3)).astype(np.uint8)).save(folder / f"{index}.png")
+    (tmp_path / "p.toml").write_text(TOML)
+    return folder
+
+
+def test_pictures(pictures: Path) -> None:
+    from PIL import Image
+
+    samples = opened(pictures, preprocess=pictures.parent / "p.toml")
+    assert len(samples) == 4
+    expected = np.asarray(Image.open(pictures / "2.png"), np.float32).transpose(2, 0, 1) / 255
+    np.testing.assert_allclose(samples[2]["x"][0], expected, rtol=1e-6)
+    assert len(opened(pictures, PAIR, preprocess=pictures.parent / "p.toml")) == 2
+    assert len(opened(pictures / "0.png", preprocess=pictures.parent / "p.toml")) == 1
+
+
+def test_bad_pictures(pictures: Path) -> None:
+    toml = pictures.parent / "p.toml"
+    with pytest.raises(OrinportError, match="is not known"):
+        opened(pictures)
+    with pytest.raises(OrinportError, match="takes no RGB pictures"):
+        opened(pictures, InputSpec("x", (1, 1, 8, 8), "float32"), preprocess=toml)
+    with pytest.raises(OrinportError, match="feeds one input"):
+        opened(pictures, IMAGE, InputSpec("m", (1, 4), "float32"), preprocess=toml)
+    with pytest.raises(OrinportError, match="do not fill one batch"):
+        opened(pictures, InputSpec("x", (8, 3, 8, 8), "float32"), preprocess=toml)
+    (pictures / "9.jpg").write_bytes(b"\xff\xd8 broken")
+    with pytest.raises(OrinportError, match=r"9\.jpg' cannot be read"):
+        opened(pictures, preprocess=toml)[4]
+    np.save(pictures / "a.npy", ramp(1, 3, 8, 8))
+    with pytest.raises(OrinportError, match="both pictures and arrays"):
+        opened(pictures, preprocess=toml)
+
+
+def test_resizing(pictures: Path) -> None:
+    wide = pictures / "0.png"
+    shape = (1, 3, 8, 8)
+    crop = Preprocessing(resize="crop").read(wide, shape)
+    assert crop.shape == (3, 8, 8)
+    boxed = Preprocessing(resize="letterbox", fill=114).read(wide, shape)
+    assert (boxed[:, :, :2] == 114).all()
+    assert (boxed[:, :, -2:] == 114).all()
+    assert not (boxed[:, :, 2:6] == 114).all()
+    larger = Preprocessing(resize="crop", short_side=16).read(wide, shape)
+    assert not np.array_equal(crop, larger)
+    with pytest.raises(OrinportError, match="smaller than the input"):
+        Preprocessing(resize="crop", short_side=4).read(wide, shape)
+    last = Preprocessing(layout="NHWC").read(wide, (1, 8, 8, 3))
+    assert np.array_equal(last.transpose(2, 0, 1), Preprocessing().read(wide, shape))
+    assert np.array_equal(Preprocessing(color="BGR").read(wide, shape)[::-1], Preprocessing().read(wide, shape))
+    assert Preprocessing(color="L").read(wide, (1, 1, 8, 8)).shape == (1, 8, 8)
+
+
+def test_numbers_are_divided_then_normalised(pictures: Path) -> None:
+    plain = Preprocessing().read(pictures / "2.png", (1, 3, 8, 8))
+    made = Preprocessing(divide=255, mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4)).read(pictures / "2.png", (1, 3, 8, 8))
+    mean, std = np.array([0.5, 0.4, 0.3]).reshape(3, 1, 1), np.array([0.2, 0.3, 0.4]).reshape(3, 1, 1)
+    np.testing.assert_allclose(made, (plain / 255 - mean) / std, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[image", "is not TOML"),
+        ("[picture]\n", "does not describe the inputs x"),
+        ("[image]\nresize = 'squash'\n", "resize = 'squash' is none of"),
+        ("[image]\nmeans = [1.0]\n", "no setting 'means'"),
+        ("[image]\nmean = [1.0, 2.0]\n", "mean has 2 numbers for 3 channels"),
+        ("[image]\nstd = [1.0, 0.0, 1.0]\n", "must not be 0"),
+        ("[image]\ndivide = 'a'\n", "divide = 'a' is not a number"),
+        ("image = 3\n", "no table of settings"),
+        ("[inputs.y]\n", "does not describe the inputs x"),
+    ],
+)
+def test_bad_preprocessing(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "p.toml").write_text(text)
+    with pytest.raises(OrinportError, match=message):
+        read_preprocessing(tmp_path / "p.toml", ("x",))
+
+
+def test_preprocessing_by_input(tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text("[inputs.a]\ncolor = 'L'\n[inputs.b]\nfill = 3\n")
+    made = read_preprocessing(tmp_path / "p.toml", ("a", "b"))
+    assert made["a"].color == "L"
+    assert made["b"].fill == 3
+    with pytest.raises(OrinportError, match="cannot be read"):
+        read_preprocessing(tmp_path / "none.toml", ("a",))
