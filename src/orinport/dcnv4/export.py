@@ -26,6 +26,8 @@ LOWEST_OPSET = 17
 HIGHEST_OPSET = int(onnx.defs.onnx_opset_version())
 _EXPORTER_OPSET = 18
 """The oldest operator set that torch's exporter writes; older ones are reached by lowering."""
+_EXPORTER_NEWEST = 25
+"""The newest operator set that the exporter of torch 2.13 reaches; newer ones by way of it."""
 _METADATA = ("namespace", "pkg.torch.onnx.class_hierarchy", "pkg.torch.onnx.name_scopes")
 """What the exporter notes on nodes and is kept; the rest names files of the machine that exported."""
 
@@ -69,7 +71,7 @@ def export_module(
                 (),
                 dynamo=True,
                 verbose=False,
-                opset_version=max(opset, _EXPORTER_OPSET),
+                opset_version=min(max(opset, _EXPORTER_OPSET), _EXPORTER_NEWEST),
                 input_names=list(input_names),
                 output_names=list(output_names),
                 custom_translation_table=targets,
@@ -86,7 +88,8 @@ def export_module(
         raise OrinportError(f"torch's exporter lost DCNv4 operators: {found} of {wanted} arrived.")
     if opset < _EXPORTER_OPSET:
         _lower_opset(model, opset)
-    _require_opset(model, opset)
+    elif opset > model.graph.opset_imports[""]:
+        _raise_opset(model, opset)
     _strip(model)
     _tidy(model)
     return model
@@ -183,11 +186,20 @@ def _lower_opset(model: ir.Model, opset: int) -> None:
     model.graph.opset_imports[""] = opset
 
 
-def _require_opset(model: ir.Model, opset: int) -> None:
-    """torch's exporter falls back to an older operator set, with a warning, if it cannot write a newer one."""
+def _raise_opset(model: ir.Model, opset: int) -> None:
+    """To a newer operator set in which every operator of the network means the same, in place.
+
+    torch's exporter falls back to an older operator set, with a warning, where it cannot write a newer one.
+    """
     written = model.graph.opset_imports[""]
-    if written != opset:
-        raise OrinportError(f"This torch writes opset {written} in place of {opset}.", f"Take --opset {written}.")
+    for op_type in {node.op_type for node in model.graph if node.domain == ""}:
+        ours, theirs = (onnx.defs.get_schema(op_type, version, "").since_version for version in (written, opset))
+        if ours != theirs:
+            raise OrinportError(
+                f"This torch writes opset {written} in place of {opset}, and {op_type} changed in between.",
+                f"Take --opset {written}.",
+            )
+    model.graph.opset_imports[""] = opset
 
 
 def _strip(model: ir.Model) -> None:
@@ -220,13 +232,15 @@ def _tidy(model: ir.Model) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """torch's exporter talks about operators that nobody asked for."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    """torch's exporter talks about operators that nobody asked for, and prints tracebacks that it deals with."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
