@@ -126,16 +126,25 @@ def _by_columns(product: RuntimeProduct, builder: Builder, alpha: float) -> ir.V
     height, width = positions(m, g * k, builder.context)
     left = product.left.board((0, 1, 3, 2), (n, g * k, height, width), builder)
     right = product.right.board((0, 1, 2, 3), (n, g * k, 1, p), builder)
+    right = _scaled(right, 1.0, builder) if p > 1 else right
     results = []
     for own in split(right, 3, [1] * p, builder):
         copied = spread(own, (n, g * k, height, width), builder)
-        results.append(_sum(builder.op("Mul", left, copied), g, alpha, builder))
-    joined = builder.op("Concat", *results, axis=1) if p > 1 else results[0]
+        results.append(_sum(builder.op("Mul", left, copied), g, 1.0 if p > 1 else alpha, builder))
+    joined = _scaled(builder.op("Concat", *results, axis=1), alpha, builder) if p > 1 else results[0]
     back = Shuffle.make((n, p * g, height, width), (n, p, g, m), (0, 2, 3, 1), (n, g, m, p))
     total = back.then(product.out)
     if total is not None:
         return builder.shuffle(joined, total)
     return builder.shuffle(builder.shuffle(joined, back), product.out)
+
+
+def _scaled(value: ir.Value, factor: float, builder: Builder) -> ir.Value:
+    """`factor` times the value, by a depthwise convolution: no reshape may stand next to a Slice or Concat (N05)."""
+    channels = builder.shape(value)[1]
+    weights = builder.constant(np.full((channels, 1, 1, 1), factor, builder.numpy_dtype(value)), "factor")
+    plain = Window((1, 1), (1, 1), (0, 0), (0, 0), (1, 1))
+    return build_conv(builder, value, weights, None, plain, channels)
 
 
 def _sum(value: ir.Value, groups: int, alpha: float, builder: Builder) -> ir.Value:
