@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx_ir as ir
-import pytest
-from builders import network, node, random_feeds, run_onnx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orinport.errors import OrinportError
+from builders import network, node, run_onnx
 from orinport.model.load import load
 from orinport.precision import nvdla_arithmetic as nvdla
 from orinport.precision.emulate import Arithmetic, Emulated, emulate

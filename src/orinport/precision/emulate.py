@@ -11,8 +11,8 @@ Point-wise conversions have at most 24 bits and stay in FP32, nudged by one unit
 those of `nvdla_arithmetic`, bit for bit.
 
 What is not known: NVIDIA has not published how Orin's DLA post-processes. It does so in a format called FP19, not
-in NVDLA v1's integers, so results on a board may differ, by a step of INT8 for single values where a rounding falls
-the other way. That weights have one scale an output channel is taken over from TensorRT on the GPU. What
+in NVDLA v1's integers, so results on a board may differ where a rounding falls the other way; no board has been
+measured. That weights have one scale an output channel is taken over from TensorRT on the GPU. What
 runs on the GPU is computed in FP32 here. A ReLU or Clip behind a convolution, fully connected layer or sum that
 nothing else reads is fused with it.
 """
@@ -50,6 +50,7 @@ _EXACT = 1 << 24
 """FP32 holds every integer up to here."""
 _NUDGE = 1 + 2.0**-50
 _SUBGRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+_OTHER_FLOATS = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE})
 _PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
 
@@ -132,6 +133,12 @@ def emulate(model: Model, arithmetic: Mapping[str, Arithmetic], scales: Scales) 
             for attribute in node.attributes.values()
         ):
             raise OrinportError(f"{display_name(node)} holds a subgraph, which is not emulated.", "Unroll it first.")
+    other = next((value for node in model.graph for value in node.outputs if value.dtype in _OTHER_FLOATS), None)
+    if other is not None:
+        raise OrinportError(
+            f"Emulation takes networks in FP32, and {other.name!r} is {other.dtype!s}.",
+            "Emulate the network from before its conversion.",
+        )
     work = _Emulator(model, arithmetic, scales)
     work.run()
     return Emulated(work.result(), work.shown(), dict(arithmetic))

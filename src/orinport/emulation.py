@@ -1,0 +1,209 @@
+"""`verify --as dla-int8` and `--as dla-fp16`: a network as the DLA will compute it, against FP32."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orinport.errors import OrinportError
+from orinport.precision.calibrate import input_specs
+from orinport.precision.data import DataSpec, open_data
+from orinport.precision.emulate import Arithmetic, arithmetic_of, emulate
+from orinport.precision.emulate_measure import measure
+from orinport.precision.scales import Scales
+from orinport.precision.sensitivity import rank
+from orinport.rewrites.proof import NotProvableError, random_inputs
+from orinport.rules.finding import Verdict
+from orinport.targets.target import Precision
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from orinport.model.model import Model
+    from orinport.precision.emulate_measure import TensorRow
+    from orinport.precision.sensitivity import Sensitivity
+    from orinport.quantization import Int8Options
+    from orinport.results import CheckReport
+    from orinport.rewrites.edges import EdgeMapping
+    from orinport.rules.finding import Finding
+    from orinport.targets.target import Target
+
+__all__ = ["MIN_SNR", "EmulationOptions", "EmulationReport", "emulate_model", "precision_of"]
+
+MIN_SNR = 20.0
+"""dB. A convention: the error is a tenth of the signal, root mean square."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmulationOptions:
+    """What is fed, and what counts as wrong."""
+
+    data: str | None = None
+    """Samples as `quantize` takes them; random inputs without."""
+    preprocess: Path | None = None
+    cases: int = 3
+    """How many samples, from the first on; 0 for all of the data."""
+    seed: int = 0
+    min_snr: float = MIN_SNR
+    rank: bool = False
+    """Try every INT8 layer in FP16."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmulationReport:
+    """A network as the DLA will compute it, against FP32, tensor by tensor."""
+
+    model: str
+    target: Target
+    precision: Precision
+    rows: tuple[TensorRow, ...]
+    outputs: tuple[str, ...]
+    """Floating-point outputs of the network."""
+    samples: int
+    source: str
+    min_snr: float
+    int8: int
+    """Nodes that compute in INT8."""
+    fp16: int
+    fp32: int
+    """Nodes that are not on the DLA."""
+    ranking: tuple[Sensitivity, ...] | None
+    """INT8 layers by what FP16 gains; None if nobody asked."""
+    findings: tuple[Finding, ...] = ()
+
+    def wrong(self, row: TensorRow) -> bool:
+        """The tensor has gone wrong."""
+        return row.snr_db < self.min_snr or row.broken > 0
+
+    @property
+    def output_rows(self) -> tuple[TensorRow, ...]:
+        """The rows of the network's outputs."""
+        return tuple(row for row in self.rows if row.name in self.outputs)
+
+    @property
+    def first_wrong(self) -> TensorRow | None:
+        """The first tensor, in order of execution, whose SNR is below `min_snr`."""
+        return next((row for row in self.rows if self.wrong(row)), None)
+
+    @property
+    def good(self) -> bool:
+        """No output has gone wrong."""
+        return not any(self.wrong(row) for row in self.output_rows)
+
+
+def precision_of(emulate: str) -> Precision:
+    """`dla-int8` or `dla-fp16`. Raises OrinportError for anything else."""
+    try:
+        return Precision(emulate.removeprefix("dla-")) if emulate.startswith("dla-") else Precision("")
+    except ValueError:
+        raise OrinportError(f"{emulate!r} cannot be emulated.", "Use dla-int8 or dla-fp16.") from None
+
+
+def emulate_model(
+    model: Model,
+    target: Target,
+    precision: Precision,
+    options: EmulationOptions,
+    *,
+    int8: Int8Options | None = None,
+    edges: Sequence[EdgeMapping] = (),
+    progress: Callable[[str], None] | None = None,
+) -> EmulationReport:
+    """Emulate a network; see `orinport.verify`. `int8` says where scales come from, `edges` which inputs were moved."""
+    from orinport.checking import check_model
+    from orinport.quantization import quantize_model
+
+    scales = Scales({})
+    findings: tuple[Finding, ...] = ()
+    if precision is Precision.INT8:
+        if int8 is None:
+            raise OrinportError("INT8 cannot be emulated without scales.", "Give --scales FILE; quantize writes one.")
+        quantized = quantize_model(model, target, int8, progress=progress)
+        model, scales, findings = quantized.model, quantized.scales, quantized.findings
+    report = check_model(model, target, precision)
+    layers = tuple(row.layer for row in report.layers)
+    arithmetic = arithmetic_of(layers, _on_dla(report), scales if precision is Precision.INT8 else None)
+    samples, source = _samples(model, options, edges)
+    found = emulate(model, arithmetic, scales)
+    rows = measure(model, found, samples)
+    ranking = None
+    if options.rank and precision is Precision.INT8:
+        ranked = rank(model, layers, arithmetic, scales, samples, progress=progress)
+        ranking = _priced(ranked, report)
+    outputs = tuple(tensor.name for tensor in model.outputs if tensor.name in found.tensors)
+    kinds = list(arithmetic.values())
+    return EmulationReport(
+        model.name,
+        target,
+        precision,
+        rows,
+        outputs,
+        len(samples),
+        source,
+        options.min_snr,
+        kinds.count(Arithmetic.INT8),
+        kinds.count(Arithmetic.FP16),
+        kinds.count(Arithmetic.FP32),
+        ranking,
+        findings,
+    )
+
+
+def _on_dla(report: CheckReport) -> frozenset[int]:
+    """Layers that run on the DLA; with TensorRT 11, where no verdict is certain in INT8, all."""
+    everything = report.target.stack.strongly_typed and report.precision is Precision.INT8
+    return frozenset(row.layer.index for row in report.layers if everything or row.verdict is Verdict.DLA)
+
+
+def _samples(
+    model: Model, options: EmulationOptions, edges: Sequence[EdgeMapping]
+) -> tuple[list[Mapping[str, NDArray[Any]]], str]:
+    moved = {edge.name: edge for edge in edges if edge.kind == "input"}
+    if options.data is None:
+        input_specs(model)
+        rng = np.random.default_rng(options.seed)
+        count = max(1, options.cases)
+        try:
+            return [random_inputs(model.graph.inputs, rng) for _ in range(count)], "random inputs"
+        except NotProvableError as error:
+            raise OrinportError(f"The network cannot be run: {error}.", "Give samples with --data.") from error
+    specs = tuple(
+        replace(spec, shape=tuple(moved[spec.name].original_shape)) if spec.name in moved else spec
+        for spec in input_specs(model)
+    )
+    opened = open_data(DataSpec(options.data, specs, "" if options.preprocess is None else str(options.preprocess)))
+    count = min(len(opened), options.cases) if options.cases > 0 else len(opened)
+    samples: list[Mapping[str, NDArray[Any]]] = []
+    for index in range(count):
+        given = opened[index]
+        samples.append({name: moved[name].to_board(a) if name in moved else a for name, a in given.items()})
+    return samples, options.data
+
+
+def _priced(ranking: tuple[Sensitivity, ...], report: CheckReport) -> tuple[Sensitivity, ...]:
+    """The ranking with predicted times, where a measurement covers the target."""
+    from orinport.predict.network import predict_network
+
+    try:
+        int8, fp16 = (
+            {
+                each.layer.index: each.us
+                for each in predict_network(report.model, report.placement, report.target, precision).layers
+            }
+            for precision in (Precision.INT8, Precision.FP16)
+        )
+    except OrinportError:
+        return ranking
+    return tuple(
+        replace(
+            each,
+            extra_us=sum(fp16.get(index, 0.0) - int8.get(index, 0.0) for index in each.layers),
+        )
+        for each in ranking
+    )
