@@ -1,0 +1,83 @@
+"""`LayerNormalization(x) -> Div(Conv(x), Root(Conv(Conv(x)^2)))`: normalisations where the DLA has divisions.
+
+## What it does
+The same as `layer-norm-to-pow`, but the square root is computed by divisions: the least of three tangents as the first
+guess, and five steps of Heron's method, `s = (s + v / s) / 2`, on a single channel.
+
+## Why
+In FP16 no document gives the DLA a power or a square root. A division it has from TensorRT 10.3 on.
+
+## Example
+Each LayerNormalization of a transformer: about 30 layers, of which 23 work on one channel.
+
+## Refused
+Targets whose DLA lacks DIV: the reason says so. Epsilon below 1e-7; scale or bias known at run time; means that are
+used; normalisation over the batch.
+
+## Safety
+tolerance: for finite numbers and variances up to 65536 at most 1e-5 away, relative to the largest result above 1
+(measured: the root is exact to 3.4e-6 from 1e-7 on, to 4e-7 from 1e-6 on). Rounding in FP16 is larger.
+
+## Source
+Rows C01, E01, E03b, E05, Q01c and U03 of the acceptance catalogue. The error is measured in FP64.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orinport.rewrites.catalogue._broadcast import spread
+from orinport.rewrites.catalogue._norms import (
+    NORMALISATIONS,
+    build_deviation,
+    build_scaled,
+    norm_at,
+    root_by_division,
+)
+from orinport.rewrites.catalogue.reciprocal_to_div import has_division
+from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnx_ir as ir
+
+    from orinport.rewrites.builder import Builder
+    from orinport.rewrites.context import RewriteContext
+
+__all__ = ["REWRITE", "LayerNormToDiv"]
+
+_SMALLEST = 1e-7
+
+
+class LayerNormToDiv(Rewrite):
+    """A normalisation becomes convolutions and divisions."""
+
+    name = "layer-norm-to-div"
+    safety = Safety.TOLERANCE
+    finite = True
+    error = 1e-5
+    op_types = NORMALISATIONS
+
+    def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
+        norm = norm_at(node, context)
+        if norm is None or isinstance(norm, Refusal):
+            return norm
+        if norm.epsilon < _SMALLEST:
+            return Refusal(
+                f"an epsilon of {norm.epsilon:g} is below {_SMALLEST:g}, too small for the root's first guess"
+            )
+        if not has_division(context):
+            return Refusal("the DLA lacks DIV before TensorRT 10.3, or 8.6.12 on DRIVE, and SQRT in every version")
+        return Match(norm.nodes, (norm.output,), norm)
+
+    def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
+        norm = match.data
+        deviation, variance = build_deviation(norm, builder)
+        root = root_by_division(variance, norm.epsilon, builder)
+        return (
+            build_scaled(norm, builder.op("Div", deviation, spread(root, builder.shape(deviation), builder)), builder),
+        )
+
+
+REWRITE = LayerNormToDiv()

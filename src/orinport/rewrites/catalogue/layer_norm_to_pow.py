@@ -1,0 +1,74 @@
+"""`LayerNormalization(x) -> Mul(Conv(x), Pow(Conv(Conv(x)^2), -0.5))`: normalisations where the DLA has powers.
+
+## What it does
+LayerNormalization (also written out as ReduceMean, Sub, Pow, ReduceMean, Add, Sqrt, Div), GroupNormalization and
+InstanceNormalization become layers of the DLA. The mean is subtracted by a 1x1 convolution with the identity less 1/C;
+the variance is another one, with epsilon as its bias; Pow with -0.5 is its inverse root. Over height and width, pools
+and a nearest Resize take their part.
+
+## Why
+The parser makes means and a square root of them, which the DLA refuses. From TensorRT 10.3 on it has powers, in INT8.
+
+## Example
+`LayerNormalization((1, 197, 384))`: Conv, Mul, Conv, Pow, Conv, Mul, and Mul and Add for scale and bias.
+
+## Refused
+Targets without powers, and FP16, for which no document names them: the reason says that POW lacks. Scale or bias known
+at run time; means that are used; normalisation over the batch.
+
+## Safety
+exact: equal up to rounding.
+
+## Source
+Rows C01, E03b, E04, E10, Q01c and U03 of the acceptance catalogue.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orinport.rewrites.catalogue._broadcast import spread
+from orinport.rewrites.catalogue._norms import NORMALISATIONS, build_deviation, build_scaled, norm_at
+from orinport.rewrites.catalogue._scalars import number_like
+from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
+from orinport.targets.catalogue import rows_for
+from orinport.targets.target import Precision
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnx_ir as ir
+
+    from orinport.rewrites.builder import Builder
+    from orinport.rewrites.context import RewriteContext
+
+__all__ = ["REWRITE", "LayerNormToPow"]
+
+
+class LayerNormToPow(Rewrite):
+    """A normalisation becomes convolutions and a power."""
+
+    name = "layer-norm-to-pow"
+    safety = Safety.EXACT
+    op_types = NORMALISATIONS
+
+    def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
+        norm = norm_at(node, context)
+        if norm is None or isinstance(norm, Refusal):
+            return norm
+        if context.target is not None:
+            if "E03b" not in rows_for(context.target, context.precision):
+                return Refusal("the DLA lacks POW before TensorRT 10.3")
+            if context.precision is not Precision.INT8:
+                return Refusal("no document says that the DLA has POW in FP16")
+        return Match(norm.nodes, (norm.output,), norm)
+
+    def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
+        norm = match.data
+        deviation, variance = build_deviation(norm, builder)
+        inverse = builder.op("Pow", variance, number_like(builder, variance, -0.5))
+        scaled = builder.op("Mul", deviation, spread(inverse, builder.shape(deviation), builder))
+        return (build_scaled(norm, scaled, builder),)
+
+
+REWRITE = LayerNormToPow()
