@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from orinport.checking import as_precision, as_target, check_model
 from orinport.errors import OrinportError
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from orinport.emulation import EmulationOptions, EmulationReport
     from orinport.matmul.planner import MatmulReport
     from orinport.precision.calibrate import CalibrationOptions
     from orinport.predict.prediction import Prediction
@@ -69,6 +70,7 @@ def prepare(
     output: str | Path | None = None,
     force: bool = False,
     keep_io: bool = False,
+    cut_tail: bool = False,
     dla_core: int = 0,
     consent: Collection[Safety] | None = None,
     optimize: bool = False,
@@ -84,6 +86,7 @@ def prepare(
 
     `output` is the folder to write; by default the model's path with `.orin` in place of `.onnx`. An
     existing bundle is replaced only with `force`. `keep_io` leaves the network's inputs and outputs alone.
+    `cut_tail` saves what the DLA does not take at the end as `tail.onnx`; the board's model then returns its inputs.
     `consent` says which safety classes of rewrites may be applied, by default only exact ones. `optimize` leaves
     layers that the DLA takes to the GPU where that is predicted to be faster; `keep` maps names of layers or nodes to
     `dla` or `gpu`. INT8 needs `data` to calibrate with, or `scales` from a file, as for `quantize`. The input is never
@@ -101,6 +104,7 @@ def prepare(
         standalone=standalone,
         force=force,
         keep_io=keep_io,
+        cut_tail=cut_tail,
         dla_core=dla_core,
         consent=consent,
         optimize=optimize,
@@ -160,6 +164,7 @@ def _int8(
     )
 
 
+@overload
 def verify(
     reference: Any,
     candidate: Any,
@@ -168,16 +173,78 @@ def verify(
     cases: int = 3,
     seed: int = 0,
     tolerance: float | None = None,
-) -> VerifyReport:
+    emulate: None = None,
+) -> VerifyReport: ...
+
+
+@overload
+def verify(
+    reference: Any,
+    candidate: None = None,
+    *,
+    shapes: str | Sequence[str] | Mapping[str, Sequence[int]] | None = None,
+    cases: int = 3,
+    seed: int = 0,
+    emulate: str,
+    target: str | Target = DEFAULT_TARGET,
+    scales: str | Path | None = None,
+    data: str | Path | None = None,
+    preprocess: str | Path | None = None,
+    ties: str = "all",
+    min_snr: float | None = None,
+    rank: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> EmulationReport: ...
+
+
+def verify(
+    reference: Any,
+    candidate: Any = None,
+    *,
+    shapes: str | Sequence[str] | Mapping[str, Sequence[int]] | None = None,
+    cases: int = 3,
+    seed: int = 0,
+    tolerance: float | None = None,
+    emulate: str | None = None,
+    target: str | Target = DEFAULT_TARGET,
+    scales: str | Path | None = None,
+    data: str | Path | None = None,
+    preprocess: str | Path | None = None,
+    ties: str = "all",
+    min_snr: float | None = None,
+    rank: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> VerifyReport | EmulationReport:
     """Run two networks on the same random inputs in ONNX Runtime and compare every output.
 
-    `candidate` may be a bundle: its record of moved edges is used then. `tolerance` bounds the difference
-    relative to an output's largest magnitude; by default it follows from the data types. Raises OrinportError
-    if the inputs or outputs of the two do not fit.
+    `candidate` may be a bundle: its record of moved edges is used then, and its tail runs behind its model. `tolerance`
+    bounds the difference relative to an output's largest magnitude; by default it follows from the data types. Raises
+    OrinportError if the inputs or outputs of the two do not fit.
+
+    `emulate`, `dla-int8` or `dla-fp16`, takes one network (or a bundle) instead and runs it as the DLA of `target`
+    would, against FP32, tensor by tensor. INT8 needs `scales` from a file, unless the network has Q/DQ layers or the
+    bundle its own. `data` holds samples as `quantize` takes them, of which the first `cases` count (0: all). An output
+    whose SNR is below `min_snr` dB is wrong. `rank` tries every INT8 layer in FP16.
     """
     from orinport.model.load import load
     from orinport.rewrites.proof import compare_models
 
+    if emulate is not None:
+        if candidate is not None:
+            raise OrinportError("An emulation takes one network.", "Compare two first, then emulate the second.")
+        from orinport.emulation import MIN_SNR, EmulationOptions
+
+        options = EmulationOptions(
+            data=None if data is None else str(data),
+            preprocess=None if preprocess is None else Path(preprocess),
+            cases=cases,
+            seed=seed,
+            min_snr=MIN_SNR if min_snr is None else min_snr,
+            rank=rank,
+        )
+        return _emulated(reference, emulate, as_target(target), options, shapes, scales, ties, progress)
+    if candidate is None:
+        raise OrinportError("There is nothing to compare with.", "Give a second network, or --as dla-int8.")
     if cases < 1:
         raise OrinportError(f"{cases} random inputs compare nothing.", "Use --cases 1 or more.")
     edges: tuple[EdgeMapping, ...] = ()
@@ -187,7 +254,42 @@ def verify(
         edges = _read_edges(Path(candidate) / "report.json")
     first = load(reference, shapes=shapes)
     second = load(path, shapes=None if edges else shapes)
+    if path is not candidate and (Path(candidate) / "tail.onnx").is_file():
+        from orinport.rewrites.ends import chain
+
+        tail = load(Path(candidate) / "tail.onnx")
+        second = chain(second, tail, [value.name or "" for value in first.graph.outputs])
     return compare_models(first, second, edges, cases=cases, seed=seed, tolerance=tolerance, names=(names[0], names[1]))
+
+
+def _emulated(
+    network: Any,
+    emulate: str,
+    target: Target,
+    options: EmulationOptions,
+    shapes: str | Sequence[str] | Mapping[str, Sequence[int]] | None,
+    scales: str | Path | None,
+    ties: str,
+    progress: Callable[[str], None] | None,
+) -> EmulationReport:
+    """`verify` of one network as the DLA computes it."""
+    from orinport.emulation import emulate_model, precision_of
+    from orinport.model.load import load
+    from orinport.precision.qdq import has_qdq
+    from orinport.targets.target import Precision
+
+    edges: tuple[EdgeMapping, ...] = ()
+    path = network
+    if isinstance(network, (str, Path)) and Path(network).is_dir():
+        path, record, own = (Path(network) / name for name in ("model.onnx", "report.json", "scales.json"))
+        edges = _read_edges(record)
+        scales = own if scales is None and own.exists() else scales
+    precision = precision_of(emulate)
+    model = load(path, shapes=None if edges else shapes)
+    int8 = None
+    if precision is Precision.INT8 and (scales is not None or has_qdq(model)):
+        int8 = _int8(None, None, None if has_qdq(model) and path is not network else scales, None, ties)
+    return emulate_model(model, target, precision, options, int8=int8, edges=edges, progress=progress)
 
 
 def predict(

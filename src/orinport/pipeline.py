@@ -15,11 +15,13 @@ from orinport.placing import placed_anew
 from orinport.precision.half import to_half
 from orinport.predict.network import predict_network
 from orinport.quantization import Int8Options, quantise, without_qdq
-from orinport.results import PrepareReport
+from orinport.results import PrepareReport, TailReport
 from orinport.rewrites.driver import rewrite_model
 from orinport.rewrites.edges import move_edges
+from orinport.rewrites.ends import TailCut, chain, fit_tail
+from orinport.rewrites.ends import cut_tail as cut_at_tail
 from orinport.rewrites.proof import compare_models
-from orinport.rewrites.rewrite import Safety
+from orinport.rewrites.rewrite import Refusal, Safety
 from orinport.targets.target import Precision
 from orinport.words import count
 
@@ -48,6 +50,7 @@ def prepare_model(
     standalone: bool = False,
     force: bool = False,
     keep_io: bool = False,
+    cut_tail: bool = False,
     dla_core: int = 0,
     consent: Collection[Safety] | None = None,
     optimize: bool = False,
@@ -65,10 +68,19 @@ def prepare_model(
     if wanted is not None:
         model, wanted = without_qdq(model, wanted)
     rewritten, log, edges = rewrite_for(
-        model, target, precision, standalone=standalone, keep_io=keep_io, consent=consent, progress=progress
+        model, target, precision, standalone=standalone, keep_io=keep_io or cut_tail, consent=consent, progress=progress
     )
+    cut: TailCut | Refusal | None = None
+    if cut_tail:
+        judge = dla_judge(target, precision, standalone=standalone)
+        cut = cut_at_tail(rewritten, judge)
+        rewritten = cut.head if isinstance(cut, TailCut) else rewritten
+        if not keep_io:
+            rewritten, edges = move_edges(rewritten, judge=judge)
     _say(progress, "comparing the whole network")
-    proof, notes = _prove(model, rewritten, edges)
+    proof, notes = _prove(model, _whole(model, rewritten, cut, edges), edges)
+    if isinstance(cut, Refusal):
+        notes = (*notes, f"no tail was cut: {cut.reason}")
     written = rewritten
     if target.stack.strongly_typed:
         written, lost = to_half(rewritten)
@@ -90,7 +102,23 @@ def prepare_model(
     prediction, unpredicted = _predict(after)
     files = tuple(sorted((*FILES, *texts)))
     report = PrepareReport(before, after, log, edges, proof, (*notes, *unpredicted), folder, files, prediction)
-    return _write(report, written, options, texts, force=force)
+    tail = None
+    if isinstance(cut, TailCut):
+        tail = fit_tail(cut.tail, written, edges)
+        report = replace(report, tail=_tail_report(cut, tail), files=tuple(sorted((*files, "tail.onnx"))))
+    return _write(report, written, tail, options, texts, force=force)
+
+
+def _whole(model: Model, board: Model, cut: TailCut | Refusal | None, edges: tuple[EdgeMapping, ...]) -> Model:
+    """The board's model with its tail behind it, if it has one."""
+    if not isinstance(cut, TailCut):
+        return board
+    names = [value.name or "" for value in model.graph.outputs]
+    return chain(board, fit_tail(cut.tail, board, edges), names)
+
+
+def _tail_report(cut: TailCut, tail: Model) -> TailReport:
+    return TailReport(tuple(tensor.name for tensor in tail.inputs), cut.outputs, cut.nodes, cut.share)
 
 
 def _int8_options(precision: Precision, given: Int8Options | None) -> Int8Options | None:
@@ -177,7 +205,13 @@ def _unproved(after: CheckReport, proof: VerifyReport | None) -> CheckReport:
 
 
 def _write(
-    report: PrepareReport, model: Model, options: BuildOptions, more: Mapping[str, str], *, force: bool
+    report: PrepareReport,
+    model: Model,
+    tail: Model | None,
+    options: BuildOptions,
+    more: Mapping[str, str],
+    *,
+    force: bool,
 ) -> PrepareReport:
     from orinport.report.bundle import prepare_document
     from orinport.report.html import report_html
@@ -188,9 +222,8 @@ def _write(
     script = build_script(after.target, after.precision, after.placement, options)
     report = replace(report, build=script.text)
     with Workspace(report.folder) as scratch:
-        save(model, scratch / "model.onnx")
-        if (scratch / "model.onnx.data").exists():
-            report = replace(report, files=tuple(sorted((*report.files, "model.onnx.data"))))
+        written = save(model, scratch / "model.onnx") + (() if tail is None else save(tail, scratch / "tail.onnx"))
+        report = replace(report, files=tuple(sorted({*report.files, *(path.name for path in written)})))
         require_free(report.folder, force=force)
         document = prepare_document(report)
         texts = {

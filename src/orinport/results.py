@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from orinport.rewrites.log import RewriteLog
     from orinport.targets.target import Precision, Target
 
-__all__ = ["CheckReport", "LayerVerdict", "PrepareReport", "Reason", "VerifyReport", "VerifyRow"]
+__all__ = ["CheckReport", "LayerVerdict", "PrepareReport", "Reason", "TailReport", "VerifyReport", "VerifyRow"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +115,19 @@ class VerifyReport:
 
 
 @dataclass(frozen=True, slots=True)
+class TailReport:
+    """What was cut off the end of a network: `tail.onnx` makes `outputs` from `inputs`, which model.onnx gives.
+
+    `nodes` are those that it computes, `share` is their part of the multiply-accumulates.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    nodes: tuple[str, ...]
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
 class PrepareReport:
     """A network before and after, what was done to it, and the folder that holds the result."""
 
@@ -131,3 +144,5 @@ class PrepareReport:
     """What the written network is predicted to take; None where no measurement covers the target."""
     build: str = ""
     """The text of build.sh."""
+    tail: TailReport | None = None
+    """What runs behind model.onnx, where a tail was cut off."""

@@ -37,6 +37,10 @@ def prepare(
         bool,
         Parameter(name="--keep-io", negative="", help="Leave the network's inputs and outputs as they are."),
     ] = False,
+    cut_tail: Annotated[
+        bool,
+        Parameter(name="--cut-tail", negative="", help="Save what the DLA does not take at the end as tail.onnx."),
+    ] = False,
     dla_core: Annotated[int, Parameter(help="The DLA core that build.sh builds for.")] = 0,
 ) -> int:
     """Rewrite a network until the DLA takes it, prove that it still computes the same, and write the bundle.
@@ -60,6 +64,7 @@ def prepare(
         output=output,
         force=force,
         keep_io=keep_io,
+        cut_tail=cut_tail,
         dla_core=dla_core,
         optimize=placement.optimize,
         keep=parse_wishes(placement.keep),

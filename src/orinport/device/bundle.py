@@ -27,6 +27,8 @@ __all__ = ["BUNDLE_FILES", "BuildScript", "Workspace", "build_script", "require_
 BUNDLE_FILES = (
     "model.onnx",
     "model.onnx.data",
+    "tail.onnx",
+    "tail.onnx.data",
     "calibration.cache",
     "layer_precisions.txt",
     "scales.json",

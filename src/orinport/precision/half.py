@@ -61,10 +61,10 @@ def to_half(model: Model) -> tuple[Model, HalfReport]:
         half, note = _round(name, array)
         notes += note
         value.const_value = ir.tensor(half, name=name)
-        value.dtype = ir.DataType.FLOAT16
+        value.type = ir.TensorType(ir.DataType.FLOAT16)  # copies of a graph share their types
     for value in _values(graph):
         if value.dtype == ir.DataType.FLOAT and value.name not in kept:
-            value.dtype = ir.DataType.FLOAT16
+            value.type = ir.TensorType(ir.DataType.FLOAT16)  # copies of a graph share their types
     for node in graph:
         _convert_attributes(node, notes)
     return result, HalfReport(notes)

@@ -22,6 +22,7 @@ def prepare_document(report: PrepareReport) -> dict[str, Any]:
         "target": report.after.target.name,
         "precision": report.after.precision.value,
         "files": list(report.files),
+        "tail": _tail(report),
         "io": [edge.document() for edge in report.edges],
         "formats": _formats(report.after.placement),
         "rewrites": report.log.document(),
@@ -31,6 +32,19 @@ def prepare_document(report: PrepareReport) -> dict[str, Any]:
         "prediction": None if report.prediction is None else predict_document(report.prediction),
         "before": check_document(report.before),
         "after": check_document(report.after),
+    }
+
+
+def _tail(report: PrepareReport) -> dict[str, Any] | None:
+    tail = report.tail
+    if tail is None:
+        return None
+    return {
+        "file": "tail.onnx",
+        "inputs": list(tail.inputs),
+        "outputs": list(tail.outputs),
+        "nodes": list(tail.nodes),
+        "share": tail.share,
     }
 
 

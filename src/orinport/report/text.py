@@ -46,6 +46,7 @@ def prepare_text(report: PrepareReport, style: Style = PLAIN) -> str:
         f"after:  {_counts(after, style)}",
         "",
         *_rewrites(report, style),
+        *_tail(report),
         *_edges(report),
         *_proof(report.proof, style),
         *(clean(f"note: {note}") for note in report.notes),
@@ -142,6 +143,18 @@ def _edges(report: PrepareReport) -> list[str]:
             " (mapping in report.json under io)"
         )
         for edge in report.edges
+    ]
+
+
+def _tail(report: PrepareReport) -> list[str]:
+    tail = report.tail
+    if tail is None:
+        return []
+    made, taken = ", ".join(tail.outputs), ", ".join(tail.inputs)
+    return [
+        clean(
+            f"tail cut: tail.onnx makes {made} from {taken}; {count(len(tail.nodes), 'node')}, {tail.share:.2%} of the MACs"
+        )
     ]
 
 
