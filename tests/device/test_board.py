@@ -111,6 +111,7 @@ def test_interruption_stops_the_build_and_leaves_no_engine(bundle: Path) -> None
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background shell ignores it
     )
     assert process.stderr is not None
     for line in process.stderr:

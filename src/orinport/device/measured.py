@@ -143,7 +143,10 @@ def _number(path: Path, value: object) -> float:
 
 def _statistics(path: Path, text: str) -> Measurement:
     quote = "'" if text.count("'") > text.count('"') else '"'
-    rows = list(csv.DictReader(io.StringIO(text), quotechar=quote, skipinitialspace=True))
+    try:
+        rows = list(csv.DictReader(io.StringIO(text), quotechar=quote, skipinitialspace=True))
+    except csv.Error as error:
+        raise OrinportError(f"{str(path)!r} is no CSV: {error}.") from error
     layers = []
     for row in rows:
         fields = {(key or "").strip().strip("'\""): value for key, value in row.items()}
