@@ -7,6 +7,8 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from orinport.dcnv4 import Geometry, flash_deform_attn_reference, reference
 from orinport.dcnv4.node import (
@@ -174,6 +176,48 @@ def test_there_and_back(geometry, dtype, fused):
     assert [value.shape for value in (*model.graph.inputs, *model.graph.outputs)] == before
     assert not model.graph.initializers
     assert model.graph.opset_imports[DOMAIN] == 1
+
+
+@st.composite
+def problems(draw):
+    """Any geometry that fits into a small picture."""
+    small = st.integers(1, 4)
+    kernel = draw(st.tuples(small, small))
+    geometry = Geometry(
+        draw(st.integers(1, 3)),
+        draw(st.integers(1, 5)),
+        kernel,
+        draw(st.tuples(small, small)),
+        draw(st.tuples(st.integers(0, 3), st.integers(0, 3))),
+        draw(st.tuples(small, small)),
+        draw(st.sampled_from([1.0, 0.5, 2.0, -1.0, 0.3, 1.37, 0.0])),
+        draw(st.booleans()) and kernel != (1, 1),
+    )
+    size = draw(st.tuples(st.integers(1, 9), st.integers(1, 9)))
+    try:
+        geometry.output_size(*size)
+    except OrinportError:
+        assume(False)
+    return geometry, size
+
+
+@given(problems(), st.integers(0, 2**32 - 1))
+def test_any_geometry_there_and_back(problem, seed):
+    """The portable form computes the operator; the node that comes back computes the same, bit by bit."""
+    geometry, size = problem
+    model = one_node(geometry, size)
+    to_portable(model)
+    value, vectors = random_inputs(geometry, size=size, seed=seed)
+    expected = run(model, value, vectors)
+    wanted = reference(value, vectors, **keywords(node_geometry(next(iter(one_node(geometry, size).graph)))))
+    assert np.abs(expected - wanted).max() <= 2e-5 * max(1.0, np.abs(wanted).max())
+    if to_plugin(model) == 0:
+        assert geometry.offset_scale == 0
+        return
+    (node,) = model.graph
+    assert (node_geometry(node).taps, node_geometry(node).group) == (geometry.taps, geometry.group)
+    to_portable(model)
+    np.testing.assert_array_equal(run(model, value, vectors), expected)
 
 
 def test_another_grid_sample_is_left_alone():

@@ -124,7 +124,7 @@ def _geometry(
     factor = _offset_scale(scale, size)
     pixels = (base.astype(np.float64).reshape(*output, taps, 2) + 1) * np.array([size[1], size[0]]) / 2 - 0.5
     for kernel, remove_center in _kernels(taps):
-        candidate = _candidate(pixels, factor, kernel, remove_center, group, depth)
+        candidate = _candidate(pixels, factor, kernel, remove_center, (group, depth), size)
         if candidate is None:
             continue
         try:
@@ -155,40 +155,64 @@ def _kernels(taps: int) -> Iterator[tuple[tuple[int, int], bool]]:
 
 
 def _candidate(
-    pixels: NDArray[np.float64], factor: float, kernel: tuple[int, int], remove_center: bool, group: int, depth: int
+    pixels: NDArray[np.float64],
+    factor: float,
+    kernel: tuple[int, int],
+    remove_center: bool,
+    counts: tuple[int, int],
+    size: tuple[int, int],
 ) -> Geometry | None:
     """Stride, dilation and padding along both axes from where the taps of (Ho, Wo, K, 2) lie."""
+    group, depth = counts
     try:
         blank = Geometry(group, depth, kernel, remove_center=remove_center)
     except OrinportError:
         return None
-    stride, padding, dilation = [1, 1], [0, 0], [1, 1]
+    found = []
     for axis in (0, 1):
-        along = pixels[..., 1 - axis] if axis == 0 else pixels[..., 0]
-        line = along[:, 0] if axis == 0 else along[0]
+        line = pixels[:, 0, :, 1] if axis == 0 else pixels[0, :, :, 0]
         places = [position[axis] for position in blank.tap_positions]
-        if line.shape[0] > 1:
-            stride[axis] = round(float(line[1, 0] - line[0, 0]))
-        apart = next((tap for tap, place in enumerate(places) if place != places[0]), None)
-        if apart is not None and factor != 0:
-            step = float(line[0, apart] - line[0, 0]) / (factor * (places[apart] - places[0]))
-            dilation[axis] = round(step)
-        half = dilation[axis] * (kernel[axis] - 1) // 2
-        first = half + factor * (places[0] * dilation[axis] - half)
-        padding[axis] = round(first - float(line[0, 0]))
+        numbers = _along_axis(line, places, factor, kernel[axis], size[axis])
+        if numbers is None:
+            return None
+        found.append(numbers)
+    (stride_h, pad_h, dilation_h), (stride_w, pad_w, dilation_w) = found
     try:
         return Geometry(
             group,
             depth,
             kernel,
-            (stride[0], stride[1]),
-            (padding[0], padding[1]),
-            (dilation[0], dilation[1]),
+            (stride_h, stride_w),
+            (pad_h, pad_w),
+            (dilation_h, dilation_w),
             factor,
             remove_center,
         )
     except OrinportError:
         return None
+
+
+def _along_axis(
+    line: NDArray[np.float64], places: list[int], factor: float, kernel: int, size: int
+) -> tuple[int, int, int] | None:
+    """Stride, padding and dilation from the positions (outputs, K) of taps that lie at `places` of the kernel.
+
+    A kernel whose taps all lie at one place leaves the dilation open, and a single output leaves the stride open:
+    then any that gives as many outputs will do.
+    """
+    outputs = line.shape[0]
+    apart = next((tap for tap, place in enumerate(places) if place != places[0]), None)
+    dilations = list(range(1, size + kernel + 1)) if kernel > 1 else [1]
+    if apart is not None and factor != 0:
+        dilations = [round(float(line[0, apart] - line[0, 0]) / (factor * (places[apart] - places[0])))]
+    for dilation in dilations:
+        half = dilation * (kernel - 1) // 2
+        padding = round(half + factor * (places[0] * dilation - half) - float(line[0, 0]))
+        room = size + 2 * padding - dilation * (kernel - 1) - 1
+        stride = round(float(line[1, 0] - line[0, 0])) if outputs > 1 else max(1, room + 1)
+        if stride > 0 and padding >= 0 and room >= 0 and room // stride + 1 == outputs:
+            return stride, padding, dilation
+    return None
 
 
 # Small questions to the graph
