@@ -40,13 +40,16 @@ _EXTENDED = frozenset(
 )  # fmt: skip
 """Changed between 7 and 13 in types, negative axes and optional attributes with the old meaning as default only."""
 
+_EXTENDED_FROM = {"Clip": 11, "CumSum": 11, "Pad": 11, "Resize": 11, "Slice": 10}
+"""The same for those whose operands became inputs in this version."""
+
 _ADAPTED = frozenset({"Clip", "Dropout", "LogSoftmax", "Softmax", "Split", "Squeeze", "Unsqueeze", "ReduceSum"})
 
 
 def raise_refusal(context: RewriteContext) -> Refusal | None:
     """Why the network has to stay at its opset; None if it can be raised."""
     for node in context.graph.all_nodes():
-        if not context.standard(node) or _same(node.op_type, context.opset) or node.op_type in _EXTENDED:
+        if not context.standard(node) or _same(node.op_type, context.opset):
             continue
         if node.op_type not in _ADAPTED:
             return Refusal(f"{node.op_type} changed its meaning between opset {context.opset} and {RAISED}")
@@ -56,7 +59,10 @@ def raise_refusal(context: RewriteContext) -> Refusal | None:
 
 
 def _same(op_type: str, old: int) -> bool:
+    """A node of opset `old` means the same in the raised one."""
     try:
+        if op_type in _EXTENDED or old >= _EXTENDED_FROM.get(op_type, RAISED):
+            return True
         before, after = (onnx.defs.get_schema(op_type, version, "") for version in (old, RAISED))
     except onnx.defs.SchemaError:
         return False

@@ -12,13 +12,14 @@ The DLA concatenates along the channels only.
 heads that are joined along their anchors, `(1, 85, 6400)` and `(1, 85, 1600)`.
 
 ## Refused
-The batch of 4-D tensors as axis; shapes that are not known; integers.
+The batch of 4-D tensors as axis; shapes that are not known; integers; tensors that come from a Slice or Concat
+themselves, because the builder refuses a reshape directly behind one.
 
 ## Safety
 exact: bit-equal.
 
 ## Source
-Rows N01, F01 and G15b of the acceptance catalogue.
+Rows N01, N05, F01 and G15b of the acceptance catalogue.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from orinport.rewrites.catalogue._axis import board_of
 from orinport.rewrites.catalogue._movers import absorb
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 from orinport.rewrites.shuffle import Shuffle
+from orinport.targets.catalogue import rows_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,6 +76,10 @@ class ConcatToChannels(Rewrite):
             if not context.is_constant(value):
                 source, into, used = absorb(value, into, context)
                 movers += used
+                if _beside_joint(source, context):
+                    return Refusal(
+                        f"{source.name!r} is sliced or concatenated itself, and a reshape may not follow that"
+                    )
             parts.append((source, into))
         return Match((node, *dict.fromkeys(movers)), (node.outputs[0],), (parts, _into(result, axis).inverse()))
 
@@ -81,6 +87,14 @@ class ConcatToChannels(Rewrite):
         parts, back = match.data
         joined = builder.op("Concat", *(_moved(value, into, builder) for value, into in parts), axis=1)
         return (builder.shuffle(joined, back),)
+
+
+def _beside_joint(source: ir.Value, context: RewriteContext) -> bool:
+    """A reshape of `source` would stand directly behind a Slice or Concat, which the target does not take."""
+    producer = source.producer()
+    if context.target is None or producer is None or producer.op_type not in ("Concat", "Slice", "Split"):
+        return False
+    return "N05" in rows_for(context.target, context.precision)
 
 
 def _into(shape: tuple[int, ...], axis: int) -> Shuffle:
