@@ -17,7 +17,7 @@ from orinport.model.save import copy_model
 from orinport.rewrites.builder import Names
 from orinport.rewrites.catalogue._movers import MOVERS
 from orinport.rewrites.context import RewriteContext, label
-from orinport.rewrites.proof import accumulate_length, macs
+from orinport.rewrites.proof import macs
 from orinport.rewrites.rewrite import Refusal
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ __all__ = ["TailCut", "chain", "cut_tail", "fit_tail"]
 
 _PICKS = frozenset({"ArgMax", "ArgMin", "Hardmax", "LogSoftmax", "NonMaxSuppression", "Softmax", "TopK"})
 """What only normalises or picks at the end of a network: it goes to the tail even where the DLA takes it."""
+_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Einsum", "GRU", "Gemm", "LSTM", "MatMul", "RNN"})
 _MOVERS = frozenset({*MOVERS, "Identity"})
 
 
@@ -187,8 +188,8 @@ def _why_not(left: Sequence[ir.Node], readers: dict[ir.Node, set[ir.Node]], tota
 
 
 def _work(node: ir.Node) -> int:
-    """Multiply-accumulates; what works on each element alone counts nothing."""
-    return macs(node) if accumulate_length(node) > 1 else 0
+    """Multiply-accumulates; what holds no product counts nothing."""
+    return macs(node) if node.op_type in _PRODUCTS else 0
 
 
 def _is_constant(node: ir.Node) -> bool:
@@ -209,13 +210,20 @@ def _readers(nodes: Sequence[ir.Node]) -> dict[ir.Node, set[ir.Node]]:
 def _read_by(node: ir.Node) -> list[ir.Value]:
     """What a node reads, with its subgraphs."""
     found = [value for value in node.inputs if value is not None]
+    for graph in _subgraphs(node):
+        for inner in graph:
+            found += _read_by(inner)
+        found += list(graph.outputs)
+    return found
+
+
+def _subgraphs(node: ir.Node) -> list[ir.Graph]:
+    found: list[ir.Graph] = []
     for attribute in node.attributes.values():
-        if attribute.type not in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS):
-            continue
-        for graph in [attribute.value] if attribute.type == ir.AttributeType.GRAPH else attribute.value:
-            for inner in graph:
-                found += _read_by(inner)
-            found += list(graph.outputs)
+        if attribute.type == ir.AttributeType.GRAPH:
+            found.append(attribute.as_graph())
+        elif attribute.type == ir.AttributeType.GRAPHS:
+            found += attribute.as_graphs()
     return found
 
 
@@ -267,6 +275,7 @@ def _prune(graph: ir.Graph, keep: frozenset[str] = frozenset()) -> None:
     """Drop nodes, constants and inputs that no output comes from; inputs in `keep` stay."""
     for node in reversed(list(graph)):
         if not any(value.uses() or value.is_graph_output() for value in node.outputs):
+            _let_go(node)
             graph.remove(node, safe=True)
     for name, value in list(graph.initializers.items()):
         if not value.uses() and not value.is_graph_output():
@@ -274,6 +283,15 @@ def _prune(graph: ir.Graph, keep: frozenset[str] = frozenset()) -> None:
     for value in list(graph.inputs):
         if not value.uses() and not value.is_graph_output() and value.name not in keep:
             graph.inputs.remove(value)
+
+
+def _let_go(node: ir.Node) -> None:
+    """Forget what the subgraphs of a node read from outside."""
+    for graph in _subgraphs(node):
+        graph.outputs.clear()
+        for inner in graph:
+            _let_go(inner)
+            inner.resize_inputs(0)
 
 
 def _bridge(source: ir.Value, wanted: ir.Value, edge: EdgeMapping | None, names: Names) -> list[ir.Node]:
