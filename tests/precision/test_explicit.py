@@ -1,0 +1,135 @@
+"""Scales become Q/DQ layers that compute what the scales say, and come back as the same scales."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import orinport
+from builders import network, node, random_feeds, run_onnx, small_cnn
+from orinport.errors import OrinportError
+from orinport.model.load import load
+from orinport.model.save import to_proto
+from orinport.precision.calibrate import CalibrationOptions, calibrate
+from orinport.precision.explicit import insert_qdq
+from orinport.precision.half import to_half
+from orinport.precision.qdq import strip_qdq
+from orinport.precision.scales import Origin, Scale, Scales
+from orinport.quantization import write_scales
+
+
+@pytest.fixture
+def scales(tmp_path: Path) -> Scales:
+    np.save(tmp_path / "d.npy", np.random.default_rng(0).standard_normal((4, 3, 16, 16)).astype(np.float32))
+    return calibrate(load(small_cnn()), tmp_path / "d.npy", options=CalibrationOptions(method="min-max"))
+
+
+def test_there_and_back(scales: Scales) -> None:
+    """Every scale comes back bit by bit, under its name, and the network behind it is the same."""
+    model = load(small_cnn())
+    explicit, findings = insert_qdq(model, scales)
+    assert not findings
+    onnx.checker.check_model(to_proto(explicit), full_check=True)
+    pairs = [each for each in explicit.graph if each.op_type == "QuantizeLinear"]
+    assert len(pairs) == len(scales)
+    assert [value.name for value in explicit.graph.outputs] == [value.name for value in model.graph.outputs]
+    clean, back = strip_qdq(explicit)
+    assert [each.op_type for each in clean.graph] == [each.op_type for each in model.graph]
+    assert {s.value for s in back.tensors.values()} == {s.value for s in scales.tensors.values()}
+    assert {n: s.value for n, s in back.tensors.items() if n in scales} == {
+        n: s.value for n, s in scales.tensors.items() if n in back
+    }
+    assert not [f for f in back.findings if f.code != "Q004"]
+
+
+def test_it_computes_what_the_scales_say(scales: Scales) -> None:
+    proto = small_cnn()
+    explicit, _ = insert_qdq(load(proto), scales)
+    feeds = random_feeds(proto, seed=5)
+    exact, quantised = run_onnx(proto, feeds)[0], run_onnx(to_proto(explicit), feeds)[0]
+    noise = float(((exact - quantised) ** 2).mean())
+    assert 0 < noise < 0.01 * float((exact**2).mean())
+    steps = quantised / scales["y"].value
+    np.testing.assert_allclose(steps, np.rint(steps), atol=1e-3)
+
+
+def test_weights_have_a_scale_for_each_output_channel(scales: Scales) -> None:
+    explicit, _ = insert_qdq(load(small_cnn()), scales)
+    stored = {n: v.const_value.numpy() for n, v in explicit.graph.initializers.items() if v.const_value is not None}
+    integers = [array for name, array in stored.items() if array.dtype == np.int8 and array.ndim > 1]
+    assert sorted(array.shape for array in integers) == [(8, 3, 3, 3), (8, 8, 1, 1), (10, 8)]
+    assert all((np.abs(array.reshape(array.shape[0], -1)).max(axis=1) == 127).all() for array in integers)
+
+
+def test_half_precision_has_scales_of_its_own_type(scales: Scales) -> None:
+    half, _ = to_half(load(small_cnn()))
+    explicit, findings = insert_qdq(half, scales)
+    assert not findings
+    assert explicit.opset >= 19
+    types = {
+        value.dtype.name for each in explicit.graph if each.op_type == "QuantizeLinear" for value in each.inputs[:2]
+    }
+    assert types == {"FLOAT16"}
+    onnx.checker.check_model(to_proto(explicit), full_check=True)
+    feeds = {name: array.astype(np.float16) for name, array in random_feeds(small_cnn(), seed=5).items()}
+    single, _ = insert_qdq(load(small_cnn()), scales)
+    expected = run_onnx(to_proto(single), random_feeds(small_cnn(), seed=5))[0]
+    got = run_onnx(to_proto(explicit), feeds)[0].astype(np.float32)
+    assert float(((got - expected) ** 2).mean()) < 0.005 * float((expected**2).mean())
+
+
+def test_scales_that_fp16_cannot_hold_are_told() -> None:
+    proto = network([node("Relu", ["x"], "r"), node("Relu", ["r"], "y")], {"x": ((1, 4), np.float16)}, ["y"])
+    tiny = Scales({"r": Scale(1e-9, Origin.DATA), "x": Scale(0.5, Origin.DATA)})
+    explicit, findings = insert_qdq(load(proto), tiny)
+    assert [f.code for f in findings] == ["Q003"]
+    assert sum(each.op_type == "QuantizeLinear" for each in explicit.graph) == 1
+
+
+def test_marks_and_constants_get_no_pair() -> None:
+    model = load(small_cnn())
+    marked = Scales({"c2": Scale(1.0, Origin.FUSED), "w1": Scale(1.0, Origin.CONSTANT)})
+    explicit, _ = insert_qdq(model, marked)
+    assert not [each for each in explicit.graph if each.op_type == "QuantizeLinear"]
+
+
+def test_older_opsets_are_raised_and_the_given_network_left_alone(scales: Scales) -> None:
+    proto = small_cnn()
+    proto.opset_import[0].version = 11
+    model = load(proto)
+    before = to_proto(model).SerializeToString()
+    explicit, _ = insert_qdq(model, scales)
+    assert explicit.opset >= 13
+    assert to_proto(model).SerializeToString() == before
+
+
+def test_networks_that_cannot_be_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    proto = small_cnn()
+    proto.opset_import[0].version = 11
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("No Adapter From Version 11 for Nothing\nmore")
+
+    monkeypatch.setattr(onnx.version_converter, "convert_version", fails)
+    with pytest.raises(
+        OrinportError, match="cannot be raised from opset 11 to 13: No Adapter From Version 11 for Nothing"
+    ):
+        insert_qdq(load(proto), Scales({"x": Scale(1.0, Origin.DATA)}))
+
+
+def test_written_models_run(tmp_path: Path) -> None:
+    np.save(tmp_path / "d.npy", np.random.default_rng(0).standard_normal((4, 3, 16, 16)).astype(np.float32))
+    for name, dtype in (("orin-agx-64gb/jp6.2", np.float32), ("orin-agx-64gb/jp7.2.2", np.float16)):
+        report = orinport.quantize(small_cnn(), data=tmp_path / "d.npy", target=name)
+        write_scales(report, tmp_path / "q.onnx")
+        written = onnx.ModelProto.FromString((tmp_path / "q.onnx").read_bytes())
+        outputs = run_onnx(written, {k: v.astype(dtype) for k, v in random_feeds(small_cnn()).items()})
+        assert outputs[0].dtype == dtype
+        assert np.isfinite(outputs[0]).all()
+    with pytest.raises(OrinportError, match="does not say what to write"):
+        write_scales(report, tmp_path / "q.txt")
+    with pytest.raises(OrinportError, match="reads no calibration cache"):
+        write_scales(report, tmp_path / "q.cache")
