@@ -116,6 +116,32 @@ def test_gelu_equal(seeds: Sequence[int]) -> None:
     check_rewrite(gelu_to_tanh.REWRITE, generate_gelu, seeds, tolerance=1e-2)
 
 
+def generate_heads(draw: Draw) -> Pattern:
+    """Queries, keys and values as attention cuts them."""
+    count, heads, width = draw.integer(2, 3), draw.integer(1, 3), draw.integer(1, 3)
+    n, h, w = draw.integer(1, 2), draw.integer(1, 3), draw.integer(1, 3)
+    shape = (n, count * heads * width, h, w)
+    constants = {"six": np.asarray([n, count, heads, width, h * w])}
+    order = draw.choose([(1, 0, 2, 4, 3), (1, 0, 2, 3, 4), (0, 1, 2, 4, 3), (2, 1, 0, 4, 3)])
+    axis = order.index(1)
+    nodes = [node("Reshape", ["x", "six"], "a"), node("Transpose", ["a"], "b", perm=list(order))]
+    names = [f"y{index}" for index in range(count)]
+    if draw.chance(0.4):
+        constants["k"] = np.asarray([1] * count)
+        nodes.append(node("Split", ["b", "k"], names, axis=axis))
+    else:
+        for index, name in enumerate(names):
+            constants |= {f"s{index}": np.asarray([index]), f"e{index}": np.asarray([index + 1])}
+            constants["axis"] = np.asarray([axis])
+            nodes.append(node("Slice", ["b", f"s{index}", f"e{index}", "axis"], name))
+    return Pattern(nodes, {"x": shape}, names, constants, draw.opset(13))
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_heads_equal(seeds: Sequence[int]) -> None:
+    check_rewrite(slice_to_4d.REWRITE, generate_heads, seeds)
+
+
 @pytest.mark.parametrize("seeds", SEEDS)
 def test_slice_equal(seeds: Sequence[int]) -> None:
     check_rewrite(slice_to_4d.REWRITE, generate_slice, seeds)

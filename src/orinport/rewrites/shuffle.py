@@ -97,6 +97,31 @@ class Shuffle:
             return None
         return Shuffle.make(self.before[1:], (self.expand[0] // batch, *self.expand[1:]), self.perm, self.shape[1:])
 
+    def leading(self, axis: int) -> tuple[int, Shuffle] | None:
+        """For an axis of the result that is made of the leading part of the input's second dimension: how many elements
+        of that dimension stand for one of the axis, and the shuffle with a single element left of the axis.
+
+        None if the axis is made of anything else. The first dimension of the input stays whole.
+        """
+        size, before = self.shape[axis], prod(self.shape[:axis])
+        cut = _refine([self.expand[each] for each in self.perm], (before, size, prod(self.shape[axis + 1 :])))
+        if cut is None or len(self.before) < 2 or size < 2 or cut[1][1] != [size]:
+            return None
+        moved = [(self.perm[place], part) for place, parts in enumerate(cut[0]) for part in range(len(parts))]
+        sizes = [part for parts in cut[0] for part in parts]
+        order = sorted(range(len(moved)), key=lambda fine: moved[fine])
+        chosen = len(cut[1][0])
+        place = order.index(chosen)
+        if prod(sizes[fine] for fine in order[:place]) != self.before[0] or self.before[1] % size:
+            return None
+        each = self.before[1] // size
+        sizes[chosen] = 1
+        rank = {fine: index for index, fine in enumerate(order)}
+        rest = (*self.shape[:axis], 1, *self.shape[axis + 1 :])
+        reduced = (self.before[0], each, *self.before[2:])
+        perm = [rank[fine] for fine in range(len(sizes))]
+        return each, Shuffle.make(reduced, [sizes[fine] for fine in order], perm, rest)
+
     def apply(self, array: NDArray[Any]) -> NDArray[Any]:
         """`array` rearranged; a view where numpy can make one."""
         result: NDArray[np.generic] = array.reshape(self.expand).transpose(self.perm).reshape(self.shape)

@@ -2,13 +2,15 @@
 
 ## What it does
 A Slice or Split along one axis of a tensor that is not 4-D slices a 4-D tensor of the same order, in which the axis
-stands alone.
+stands alone. Where shape movers made the axis of the leading part of the channels of a 4-D tensor, the channels are
+sliced and the movers come after.
 
 ## Why
 The DLA slices 4-D tensors only.
 
 ## Example
-Queries, keys and values cut from `(3, 1, 8, 40, 15)`: slices of the channels of `(1, 3, 4800, 1)`.
+Queries, keys and values cut from `(3, 1, 8, 40, 15)`, which came from 360 channels: slices of 120 channels each, which
+`conv-slices-to-convs` makes convolutions of their own.
 
 ## Refused
 Bounds known at run time; several axes at once; steps other than 1, which `slice-step-to-conv` takes in 4-D; integers.
@@ -25,7 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.rewrites.catalogue._axis import board_of
-from orinport.rewrites.catalogue._movers import absorb
+from orinport.rewrites.catalogue._movers import absorb, chain_into
 from orinport.rewrites.catalogue._slices import numbers_of
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 from orinport.rewrites.shuffle import Shuffle
@@ -65,16 +67,38 @@ class SliceTo4D(Rewrite):
         if isinstance(parts, Refusal):
             return parts
         axis, ranges = parts
+        channels = _of_channels(node, value, axis, ranges, context)
+        if channels is not None:
+            return channels
         board, place = board_of(shape, axis)
         source, into, movers = absorb(value, Shuffle.reshape(shape, board), context)
         return Match((node, *movers), tuple(node.outputs), (source, into, place, ranges))
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
         source, into, place, ranges = match.data
+        if place is None:
+            single = [builder.slice(source, 1, *span) for span in ranges]
+            return [builder.shuffle(part, into) for part in single]
         moved = builder.shuffle(source, into)
         size = builder.shape(moved)[place]
         parts = [moved if span == (0, size) else builder.slice(moved, place, *span) for span in ranges]
         return [builder.reshape(part, builder.shape(output)) for part, output in zip(parts, match.outputs, strict=True)]
+
+
+def _of_channels(
+    node: ir.Node, value: ir.Value, axis: int, ranges: list[tuple[int, int]], context: RewriteContext
+) -> Match | None:
+    """Single elements of an axis that shape movers made of the leading part of the channels: slices of those."""
+    chain = chain_into(value, context, rank=4)
+    if chain is None or any(end - first != 1 for first, end in ranges):
+        return None
+    source, moved, movers = chain
+    found = moved.leading(axis)
+    if found is None:
+        return None
+    each, into = found
+    spans = [(first * each, end * each) for first, end in ranges]
+    return Match((node, *movers), tuple(node.outputs), (source, into, None, spans))
 
 
 def _split(node: ir.Node, shape: tuple[int, ...], context: RewriteContext) -> _Parts:
