@@ -187,6 +187,7 @@ class _Emulator:
             "MatMul": self._product,
             "Add": self._sum,
             "Sub": self._sum,
+            "Sum": self._sum,
             "Mul": self._elementwise_product,
             "Max": self._extreme,
             "Min": self._extreme,

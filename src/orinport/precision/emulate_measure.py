@@ -176,18 +176,17 @@ class _Sums:
         self.nonfinite += int(wanted.size - finite.sum())
         valid = finite & np.isfinite(had)
         self.broken += int(finite.sum() - valid.sum())
+        whole = np.abs(wanted[finite].astype(np.float64))
+        self.count += whole.size
+        self.saturated += int((whole > bound).sum())
+        self.largest = max(self.largest, float(whole.max(initial=0.0)))
         r, e = wanted[valid].astype(np.float64), had[valid].astype(np.float64)
-        self.count += r.size
-        if not r.size:
-            return
         gap = r - e
         self.signal += float(r @ r)
         self.noise += float(gap @ gap)
         self.dot += float(r @ e)
         self.power += float(e @ e)
-        self.largest = max(self.largest, float(np.abs(r).max()))
-        self.max_abs = max(self.max_abs, float(np.abs(gap).max()))
-        self.saturated += int((np.abs(r) > bound).sum())
+        self.max_abs = max(self.max_abs, float(np.abs(gap).max(initial=0.0)))
         self.vanished += int(((r != 0) & (e == 0)).sum())
 
 

@@ -118,7 +118,7 @@ def bias_of(bias: float, step: float) -> int:
     """A bias in steps of the accumulator, as the point-wise unit adds it: a 16-bit operand, shifted to the left."""
     wanted = bias / step
     shift = 0
-    while abs(wanted) / (1 << shift) > (1 << _OPERAND_BITS) - 0.5 and shift < _OPERAND_BITS:
+    while abs(wanted) / (1 << shift) >= (1 << _OPERAND_BITS) - 0.5 and shift < _OPERAND_BITS:
         shift += 1
     operand = int(np.sign(wanted) * np.floor(abs(wanted) / (1 << shift) + 0.5))
     largest = (1 << _OPERAND_BITS) - 1

@@ -81,13 +81,14 @@ def _ranges(report: EmulationReport) -> list[str]:
     if saturated:
         worst = saturated[0]
         lines.append(
-            f"{count(len(saturated), 'tensor')} saturate, most {clean(worst.name)}: {worst.saturated:.2%} of its values"
+            f"{count(len(saturated), 'tensor')} {'saturates' if len(saturated) == 1 else 'saturate'}, most {clean(worst.name)}: {worst.saturated:.2%} of its values"
             f" lie beyond {worst.range:.4g}, the largest is {worst.largest:.4g}"
         )
     if wasted:
         worst = wasted[0]
         lines.append(
-            f"{count(len(wasted), 'tensor')} use less than an eighth of the range, least {clean(worst.name)}:"
+            f"{count(len(wasted), 'tensor')} {'uses' if len(wasted) == 1 else 'use'} less than an eighth of the range,"
+            f" least {clean(worst.name)}:"
             f" {worst.largest:.4g} of {worst.range:.4g}, {worst.vanished:.1%} of its values become zero"
         )
     return lines
