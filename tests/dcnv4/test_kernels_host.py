@@ -143,7 +143,7 @@ ODD = (
     Configuration(Kernel.WHOLE, 64, threads=32, buffers=2, resident=640),
     Configuration(Kernel.RING, 32, threads=64, step_rows=1, halo=0, resident=640),
     Configuration(Kernel.RING, 16, threads=64, tile_columns=3, tile_rows=4, step_rows=2, halo=1, resident=640),
-    Configuration(Kernel.RING, 32, threads=96, tile_columns=5, step_rows=2, halo=1, resident=512),
+    Configuration(Kernel.RING, 32, threads=96, tile_columns=5, step_rows=2, halo=1, resident=640),
 )
 """Small windows, so that samples leave them."""
 
@@ -178,7 +178,7 @@ def test_every_configuration(library, c, value_type, offset_type):
         assert computed
 
 
-@pytest.mark.parametrize("c", [CONFIGURATIONS[i] for i in (3, 5, 6, 7, 10, 14, 17)], ids=str)
+@pytest.mark.parametrize("c", [CONFIGURATIONS[i] for i in (3, 5, 6, 7, 8, 11, 12, 15)], ids=str)
 def test_fast_interpolation(library, c):
     geometry = Geometry(4, 16)
     value, vectors, _ = draw(geometry, (4, 12, 12), F16, F16, 3)
@@ -210,7 +210,7 @@ def test_general_attributes(library, geometry):
     assert computed
 
 
-@pytest.mark.parametrize("c", [CONFIGURATIONS[i] for i in (3, 5, 8, 10, 14, 17)], ids=str)
+@pytest.mark.parametrize("c", [CONFIGURATIONS[i] for i in (3, 5, 7, 9, 12, 15)], ids=str)
 def test_borders_and_odd_coordinates(library, c):
     """Samples on, just inside and just outside of every border; infinities and NaN contribute nothing."""
     geometry = Geometry(4, 16)
@@ -247,7 +247,7 @@ def test_borders_and_odd_coordinates(library, c):
     assert error(output, expected) < 3e-4
 
 
-@pytest.mark.parametrize("c", [CONFIGURATIONS[i] for i in (3, 10, 14)], ids=str)
+@pytest.mark.parametrize("c", [CONFIGURATIONS[i] for i in (3, 9, 12)], ids=str)
 def test_pixels_that_are_not_sampled_do_not_matter(library, c):
     """NaN in a pixel reaches only the outputs that sample it, also from behind the borders."""
     geometry = Geometry(4, 16)

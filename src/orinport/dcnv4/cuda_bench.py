@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from orinport.dcnv4.arguments import Geometry
 from orinport.dcnv4.composed import dcnv4_composed
 from orinport.dcnv4.cuda import Prepared, prepare_forward
 from orinport.dcnv4.cuda_compile import CudaDevice, CudaUnavailableError, cuda_device
-from orinport.dcnv4.cuda_plan import CONFIGURATIONS, ElementType, candidates
+from orinport.dcnv4.cuda_plan import CONFIGURATIONS, ElementType, candidates, kernel_name
 from orinport.dcnv4.cuda_tune import problem_key, remember
 
 if TYPE_CHECKING:
@@ -225,7 +226,11 @@ def tune(problem: Problem, *, fast: bool = False) -> tuple[list[Measurement], Pa
     tensors = Tensors.draw(problem)
     params = prepare_forward(tensors.value, tensors.offset_mask, tensors.output, problem.geometry, fast=fast).params
     kind = _kind(problem.dtype)
-    results = measure(problem, fast=fast, configurations=candidates(params, kind, kind, device.limits))
+    numbers = candidates(params, kind, kind, device.limits)
+    names = {kernel_name(params, kind, kind, fast, CONFIGURATIONS[number - 1]) for number in numbers}
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda name: device.kernel("forward.cuh", name), sorted(names)))
+    results = measure(problem, fast=fast, configurations=numbers)
     right = [result for result in results if result.error < 1e-2]
     best = min(right, key=lambda result: result.microseconds)
     return results, remember(device, {problem_key(params, kind, kind, fast): best.configuration})

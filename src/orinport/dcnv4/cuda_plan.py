@@ -188,20 +188,15 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     Configuration(_D, 16, split=3, threads=192),
     Configuration(_D, 16, split=9, threads=288),
     Configuration(_W, 32, threads=320, resident=640),
-    Configuration(_W, 32, threads=256, resident=512),
     Configuration(_W, 32, threads=160, resident=640),
-    Configuration(_W, 32, resident=512),
     Configuration(_W, 32, threads=160, images=2, resident=640),
-    Configuration(_W, 32, images=2, resident=512),
+    Configuration(_W, 32, resident=640),
     Configuration(_W, 32, threads=320, images=2, resident=640),
-    Configuration(_R, 32, threads=512, step_rows=8, halo=3, resident=512),
-    Configuration(_R, 32, threads=512, step_rows=8, halo=2, resident=512),
-    Configuration(_R, 32, threads=640, step_rows=8, halo=2, resident=640),
-    Configuration(_R, 32, threads=256, tile_columns=28, tile_rows=14, step_rows=14, halo=3, resident=512),
+    Configuration(_R, 32, threads=640, step_rows=8, halo=3, resident=640),
+    Configuration(_R, 32, threads=320, tile_columns=28, tile_rows=14, step_rows=14, halo=3, resident=640),
     Configuration(_R, 32, threads=320, tile_columns=20, tile_rows=16, step_rows=16, halo=3, resident=640),
     Configuration(_R, 32, threads=192, tile_columns=16, tile_rows=12, step_rows=12, halo=3, resident=640),
     Configuration(_R, 32, tile_columns=8, tile_rows=8, step_rows=8, halo=3, resident=640),
-    Configuration(_R, 32, tile_columns=16, tile_rows=8, step_rows=8, halo=3, resident=512),
     Configuration(_W, 16, threads=320, resident=640),
     Configuration(_W, 16, threads=160, images=2, resident=640),
     Configuration(_R, 16, threads=640, step_rows=8, halo=3, resident=640),
@@ -210,6 +205,31 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     Configuration(_W, 64, threads=160, images=2, resident=640),
 )
 """Ids are positions, counted from 1."""
+
+_MEASURED = (
+    (2, 56, 56, 64, 64, 13),
+    (2, 28, 28, 128, 64, 8),
+    (2, 14, 14, 256, 64, 12),
+    (2, 7, 7, 512, 64, 10),
+    (2, 56, 56, 64, 1, 6),
+    (2, 28, 28, 128, 1, 7),
+    (2, 14, 14, 256, 1, 7),
+    (2, 7, 7, 512, 1, 7),
+    (2, 200, 320, 128, 1, 17),
+    (2, 200, 320, 256, 1, 16),
+    (2, 100, 160, 128, 1, 17),
+    (2, 100, 160, 256, 1, 17),
+    (2, 50, 80, 128, 1, 4),
+    (2, 50, 80, 256, 1, 4),
+    (2, 25, 40, 128, 1, 6),
+    (2, 25, 40, 256, 1, 4),
+    (4, 56, 56, 64, 64, 17),
+    (4, 28, 28, 128, 64, 8),
+    (4, 14, 14, 256, 64, 9),
+    (4, 7, 7, 512, 64, 19),
+)
+"""(element bytes, height, width, channels, batch, id): the fastest configuration on an H200 by `dcnv4 bench --tune`, for
+batches from `batch` on, or exactly 1."""
 
 _SCALAR, _NARROW, _PLAIN, _SPLIT = 1, 2, 4, 6
 _DIRECT_SCORE = 0.4
@@ -349,7 +369,7 @@ def _plan_ring(p: Params, c: Configuration, d: Division, slabs: int, limits: Lim
     scale = p.offset_scale
     pitch = min(_span(columns, p.stride_w, p.kernel_w, p.dilation_w, scale, c.halo), p.width + 2)
     ring = min(_span(min(2 * step, rows), p.stride_h, p.kernel_h, p.dilation_h, scale, c.halo), p.height + 2)
-    shared = ((ring + 2) * pitch + 3) * _SLAB  # a copy of the first row, zeros, barriers
+    shared = (ring * pitch + 2) * _SLAB
     column_tiles, row_tiles = -(-p.out_width // columns), -(-p.out_height // rows)
     if p.batch > 65535 or shared > limits.shared_bytes or column_tiles * row_tiles * slabs >= _INT32:
         return None
@@ -377,9 +397,22 @@ def tile_score(p: Params, value: ElementType, c: Configuration, limits: Limits, 
     return float(score * (1.0 if c.kernel is Kernel.WHOLE else 0.95))
 
 
+def _measured(p: Params, value: ElementType, offset: ElementType, limits: Limits) -> int:
+    if limits != Limits(232448, 132) or value is not offset:
+        return 0
+    for size, height, width, channels, batch, number in _MEASURED:
+        same = (size, height, width, channels) == (value.bytes, p.height, p.width, _channels(p))
+        enough = p.batch == 1 if batch == 1 else p.batch >= batch
+        if same and enough and plan(p, value, offset, CONFIGURATIONS[number - 1], limits) is not None:
+            return number
+    return 0
+
+
 def choose(p: Params, value: ElementType, offset: ElementType, limits: Limits) -> int:
     """The launch plan: the id for a problem, from the estimate and measurements on sm_90; 0 if nothing fits."""
     threads = p.batch * p.out_height * p.out_width * _channels(p) * value.bytes // 16
+    if measured := _measured(p, value, offset, limits):
+        return measured
     best, best_score = 0, _DIRECT_SCORE
     if threads >= limits.multiprocessors * _TILE_THRESHOLD:
         for number, c in enumerate(CONFIGURATIONS, 1):

@@ -56,14 +56,11 @@ ForwardKernel find_typed(const Configuration& c, bool unrolled, bool wide) {
     }
     if (!unrolled || wide) return nullptr;
     const bool ring = c.kernel == kRing;
-    if (c.resident != 640 && (c.resident != 512 || c.bytes != 32)) return nullptr;
+    if (c.resident != 640) return nullptr;
     switch (c.bytes) {
         case 16: return ring ? ring_kernel<V, O, 1, FAST, 640> : whole_kernel<V, O, 1, FAST, 640>;
         case 32:
-            if constexpr (kElement >= 2) {
-                if (c.resident == 512) return ring ? ring_kernel<V, O, 2, FAST, 512> : whole_kernel<V, O, 2, FAST, 512>;
-                return ring ? ring_kernel<V, O, 2, FAST, 640> : whole_kernel<V, O, 2, FAST, 640>;
-            }
+            if constexpr (kElement >= 2) return ring ? ring_kernel<V, O, 2, FAST, 640> : whole_kernel<V, O, 2, FAST, 640>;
             return nullptr;
         case 64:
             if constexpr (kElement == 4) return ring ? nullptr : whole_kernel<V, O, 4, FAST, 640>;

@@ -288,10 +288,10 @@ struct Stager {
         first_x = static_cast<int>(first) - first_y * static_cast<int>(d.pitch.value);
     }
 
-    /// Rows [row0, row0 + pixels / pitch) to the pixels of shared memory from `slot` on. If `ring` is not 0 they wrap
-    /// around behind that many pixels, and the first row of the ring is written behind its last one as well.
+    /// Rows [row0, row0 + pixels / pitch) to the pixels of shared memory from `slot` on, which wrap around at `ring_end`
+    /// to `ring_end - ring`.
     __device__ __forceinline__ void stage(const Params& p, const Division& d, const char* image, int slab_byte, int row0,
-                                          int pixels, int slot, int ring) const {
+                                          int pixels, int slot, int ring_end, int ring) const {
         const int pitch = static_cast<int>(d.pitch.value);
         const int pixel_bytes = p.value_stride * V::kBytes;
         const int byte = slab_byte + chunk_byte;
@@ -304,9 +304,8 @@ struct Stager {
                                static_cast<u32>(x) < static_cast<u32>(p.width);
             const u32 from = valid ? static_cast<u32>((y * p.width + x) * pixel_bytes + byte) : 0u;
             int to = slot + s;
-            if (ring && to >= ring) to -= ring;
+            if (to >= ring_end) to -= ring;
             copy_async(shared + to * kSlabBytes, image + from, valid);
-            if (ring && to < pitch) copy_async(shared + (to + ring) * kSlabBytes, image + from, valid);
             x += step_x;
             y += step_y;
             if (x >= column0 + pitch) {
@@ -341,7 +340,7 @@ __global__ void __launch_bounds__(RESIDENT, 1) whole_kernel(const Params p, cons
         const Stager<V> stager(d, -1);
         for (int i = 0; i < d.images && first_image + i < p.batch; ++i) {
             stager.stage(p, d, static_cast<const char*>(p.value) + image_bytes * (first_image + i), slab_byte, -1, slots,
-                         buffer * buffer_slots + i * slots, 0);
+                         buffer * buffer_slots + i * slots, 1 << 30, 0);
         }
     };
 
@@ -466,7 +465,7 @@ __global__ void __launch_bounds__(RESIDENT, 1) ring_kernel(const Params p, const
     const auto stage_rows = [&](int from, int to) {
         const Stager<V> stager(d, staged_column);
         const int slot = (from - ring_origin) % ring_rows * pitch;
-        stager.stage(p, d, value, slab_byte, from, (to - from) * pitch, slot, ring);
+        stager.stage(p, d, value, slab_byte, from, (to - from) * pitch, slot, ring, ring);
     };
     // One past the last row that the output rows before `end` need undisturbed, with the row of zeros below.
     const auto rows_end = [&](int end) {
@@ -491,45 +490,27 @@ __global__ void __launch_bounds__(RESIDENT, 1) ring_kernel(const Params p, const
 
     NineTaps<O> next;
     next.load(numbers_of(query_of(row0, min(row0 + d.step_rows, row1), warp_start)));
-    // Behind the ring and the copy of its first row, a row and two pixels of zeros stand for all outside of the image.
-    const int zeros_slot = ring + pitch;
-    for (int i = threadIdx.x; i < (pitch + 2) * 8; i += blockDim.x) shared_memory[zeros_slot * 8 + i] = make_uint4(0, 0, 0, 0);
-    // A step ends without a barrier: `ready` tells that the rows of the next step have arrived, `done` that no warp
-    // works on this one any more. A warp may be ahead of another by the tasks between the two.
-    void* ready = shared_memory + (zeros_slot + pitch + 2) * 8;
-    void* done = static_cast<char*>(ready) + 8;
-    if (threadIdx.x == 0) {
-        barrier_init(ready);
-        barrier_init(done);
-    }
+    // Two pixels of zeros behind the ring stand for everything outside of the image.
+    if (threadIdx.x < 16) shared_memory[ring * 8 + threadIdx.x] = make_uint4(0, 0, 0, 0);
     int have = max(ring_origin, rows_end(min(row0 + d.step_rows, row1)));
     stage_rows(ring_origin, have);
     copy_async_wait();
     __syncthreads();
-    u32 parity = 0;
-    for (int row = row0;; parity ^= 1u) {
+    for (int row = row0;;) {
         const int row_end = min(row + d.step_rows, row1);
         const int tasks = (row_end - row) * d.tile_columns * G::kLanes;
-        const bool more = row_end < row1;
         // The rows that the next step needs arrive while this one computes.
-        const int window_end = have;
-        if (more) have = max(have, rows_end(min(row_end + d.step_rows, row1)));
+        int window_rows = have;
+        if (row_end < row1) {
+            const int end = max(have, rows_end(min(row_end + d.step_rows, row1)));
+            stage_rows(have, end);
+            have = end;
+        }
         const int window_row = max(ring_origin, have - ring_rows);
-        const int window_rows = window_end - window_row;
+        window_rows -= window_row;
         const u32 window_slot = (window_row - ring_origin) % ring_rows;
-        const auto stage_next = [&] {
-            if (row != row0) barrier_wait(done, parity ^ 1u);
-            stage_rows(window_end, have);
-        };
-        const auto arrive_ready = [&] {
-            copy_async_wait();
-            barrier_arrive(ready);
-        };
 
-        int turn = 0;
-        for (int start = warp_start; start < tasks; start += static_cast<int>(blockDim.x), ++turn) {
-            if (more && turn == 1) stage_next();
-            if (more && turn == 2) arrive_ready();
+        for (int start = warp_start; start < tasks; start += static_cast<int>(blockDim.x)) {
             const u32 index = index_of(start);
             const u32 r = divide(index, d.columns);
             const int c = static_cast<int>(index - r * d.columns.value);
@@ -552,9 +533,11 @@ __global__ void __launch_bounds__(RESIDENT, 1) ring_kernel(const Params p, const
                 if (!staged && (x_staged || !all_columns)) missed |= 1u << k;
                 u32 slot0 = window_slot + py.index;
                 slot0 = min(slot0, slot0 - static_cast<u32>(ring_rows));
-                const int slot = staged ? static_cast<int>(slot0 * pitch + px.index) : zeros_slot;
-                const int upper = slot * kSlabBytes;
-                gather.add(sums, G::S::weigh(nine.modulation(k), px.fraction, py.fraction), upper, upper + pitch * kSlabBytes);
+                u32 slot1 = slot0 + 1u;
+                slot1 = slot1 == static_cast<u32>(ring_rows) ? 0u : slot1;
+                const int upper = staged ? static_cast<int>((slot0 * pitch + px.index) * kSlabBytes) : ring * kSlabBytes;
+                const int lower = staged ? static_cast<int>((slot1 * pitch + px.index) * kSlabBytes) : ring * kSlabBytes;
+                gather.add(sums, G::S::weigh(nine.modulation(k), px.fraction, py.fraction), upper, lower);
             }
             const u32 query = static_cast<u32>(oy * p.out_width + ox);
             if (!active) missed = 0;
@@ -580,13 +563,11 @@ __global__ void __launch_bounds__(RESIDENT, 1) ring_kernel(const Params p, const
             if (!kAhead && !last) next.load(numbers_of(query_of(row, row_end, start + static_cast<int>(blockDim.x))));
             if (active) gather.store(sums, output + query * static_cast<u32>(channels * V::kBytes), p.output_scale);
         }
-        if (!more) break;
-        if (turn < 2) stage_next();
-        if (turn < 3) arrive_ready();
-        barrier_arrive(done);
+        if (row_end >= row1) break;
         row = row_end;
         next.load(numbers_of(query_of(row, min(row + d.step_rows, row1), warp_start)));
-        barrier_wait(ready, parity);
+        copy_async_wait();
+        __syncthreads();
     }
 }
 

@@ -47,37 +47,6 @@ __device__ __forceinline__ void copy_async(void* shared, const void* global, boo
     const int bytes = valid ? 16 : 0;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global), "r"(bytes) : "memory");
 }
-/// A barrier in shared memory at which all warps of the block arrive; its phases have parity 0, 1, 0, ...
-__device__ __forceinline__ void barrier_init(void* barrier) {
-    const u32 address = static_cast<u32>(__cvta_generic_to_shared(barrier));
-    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(address), "r"(blockDim.x / 32) : "memory");
-}
-/// The warp arrives: what its threads did before is seen by those that wait.
-__device__ __forceinline__ void barrier_arrive(void* barrier) {
-    __syncwarp();
-    if ((threadIdx.x & 31u) == 0) {
-        const u32 address = static_cast<u32>(__cvta_generic_to_shared(barrier));
-        asm volatile("{.reg .b64 state; mbarrier.arrive.shared.b64 state, [%0];}" ::"r"(address) : "memory");
-    }
-}
-/// Wait until the phase with this parity is complete.
-__device__ __forceinline__ void barrier_wait(void* barrier, u32 parity) {
-    const u32 address = static_cast<u32>(__cvta_generic_to_shared(barrier));
-    u32 complete = 0;
-    while (!complete) {
-#if __CUDA_ARCH__ >= 900
-        asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
-                     : "=r"(complete)
-                     : "r"(address), "r"(parity)
-                     : "memory");
-#else
-        asm volatile("{.reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
-                     : "=r"(complete)
-                     : "r"(address), "r"(parity)
-                     : "memory");
-#endif
-    }
-}
 /// A number that the compiler cannot see through.
 __device__ __forceinline__ u32 opaque(u32 number) {
     asm volatile("" : "+r"(number));

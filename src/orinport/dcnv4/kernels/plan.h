@@ -25,7 +25,7 @@ struct Configuration {
     int tile_rows;
     int step_rows;     // ring: output rows between two loads
     int halo;          // ring: rows and columns staged beyond the undisturbed samples
-    int resident;      // tile: threads of a multiprocessor for which registers are allotted; 640 or 512
+    int resident;      // tile: threads of a multiprocessor for which registers are allotted; 640
 };
 
 /// The device, as far as launches depend on it.
@@ -70,20 +70,15 @@ constexpr Configuration kConfigurations[] = {
     {kDirect, 16, 3, 192, 1, 1, 0, 0, 0, 0, 0},  //
     {kDirect, 16, 9, 288, 1, 1, 0, 0, 0, 0, 0},  //
     {kWhole, 32, 1, 320, 1, 1, 0, 0, 0, 0, 640},  // 28x28: two blocks on an sm_90 multiprocessor
-    {kWhole, 32, 1, 256, 1, 1, 0, 0, 0, 0, 512},  //
     {kWhole, 32, 1, 160, 1, 1, 0, 0, 0, 0, 640},  // 14x14: four
-    {kWhole, 32, 1, 128, 1, 1, 0, 0, 0, 0, 512},  //
     {kWhole, 32, 1, 160, 2, 1, 0, 0, 0, 0, 640},  // 7x7
-    {kWhole, 32, 1, 128, 2, 1, 0, 0, 0, 0, 512},  //
+    {kWhole, 32, 1, 128, 1, 1, 0, 0, 0, 0, 640},  //
     {kWhole, 32, 1, 320, 2, 1, 0, 0, 0, 0, 640},  //
-    {kRing, 32, 1, 512, 1, 1, 0, 0, 8, 3, 512},  // 56x56: an image passes through one multiprocessor
-    {kRing, 32, 1, 512, 1, 1, 0, 0, 8, 2, 512},  //
-    {kRing, 32, 1, 640, 1, 1, 0, 0, 8, 2, 640},  //
-    {kRing, 32, 1, 256, 1, 1, 28, 14, 14, 3, 512},  // large images: tiles
+    {kRing, 32, 1, 640, 1, 1, 0, 0, 8, 3, 640},  // 56x56: an image passes through one multiprocessor
+    {kRing, 32, 1, 320, 1, 1, 28, 14, 14, 3, 640},  // large images: tiles
     {kRing, 32, 1, 320, 1, 1, 20, 16, 16, 3, 640},  //
     {kRing, 32, 1, 192, 1, 1, 16, 12, 12, 3, 640},  //
     {kRing, 32, 1, 128, 1, 1, 8, 8, 8, 3, 640},  //
-    {kRing, 32, 1, 128, 1, 1, 16, 8, 8, 3, 512},  //
     {kWhole, 16, 1, 320, 1, 1, 0, 0, 0, 0, 640},  // groups of 8, 24, ... channels, and int8
     {kWhole, 16, 1, 160, 2, 1, 0, 0, 0, 0, 640},  //
     {kRing, 16, 1, 640, 1, 1, 0, 0, 8, 3, 640},  //
@@ -97,6 +92,33 @@ constexpr double kDirectScore = 0.4;          // a tile has to promise more than
 constexpr int64_t kTileThreshold = 2048;      // 16-byte lanes of a multiprocessor from which tiles pay
 constexpr int64_t kSplitThreshold = 512;      // below which taps are divided over threads
 constexpr int kConfigurationCount = sizeof(kConfigurations) / sizeof(kConfigurations[0]);
+
+/// Fastest of all configurations on an H200, by `dcnv4 bench --tune`: for batches from `batch` on, or exactly 1.
+struct Measured {
+    int element_bytes, height, width, channels, batch, id;
+};
+constexpr Measured kMeasured[] = {
+    {2, 56, 56, 64, 64, 13},
+    {2, 28, 28, 128, 64, 8},
+    {2, 14, 14, 256, 64, 12},
+    {2, 7, 7, 512, 64, 10},
+    {2, 56, 56, 64, 1, 6},
+    {2, 28, 28, 128, 1, 7},
+    {2, 14, 14, 256, 1, 7},
+    {2, 7, 7, 512, 1, 7},
+    {2, 200, 320, 128, 1, 17},
+    {2, 200, 320, 256, 1, 16},
+    {2, 100, 160, 128, 1, 17},
+    {2, 100, 160, 256, 1, 17},
+    {2, 50, 80, 128, 1, 4},
+    {2, 50, 80, 256, 1, 4},
+    {2, 25, 40, 128, 1, 6},
+    {2, 25, 40, 256, 1, 4},
+    {4, 56, 56, 64, 64, 17},
+    {4, 28, 28, 128, 64, 8},
+    {4, 14, 14, 256, 64, 9},
+    {4, 7, 7, 512, 64, 19},
+};
 
 /// Whether vectors of `bytes` channels start at multiples of their size and lie within one group.
 inline bool vector_fits(const Params& p, int type, int bytes) {
@@ -208,7 +230,7 @@ inline bool plan(const Params& p, int value, int offset, const Configuration& c,
     const int steps_rows = 2 * step < rows ? 2 * step : rows;
     int64_t ring = span(steps_rows, p.stride_h, p.kernel_h, p.dilation_h);
     if (ring > p.height + 2) ring = p.height + 2;
-    const int64_t shared = ((ring + 2) * pitch + 3) * 128;  // a copy of the first row, zeros, barriers
+    const int64_t shared = (ring * pitch + 2) * 128;
     if (p.batch > 65535 || shared > limits.shared_bytes) return false;
     const int64_t column_tiles = ceil_div(p.out_width, columns), row_tiles = ceil_div(p.out_height, rows);
     if (column_tiles * row_tiles * slabs >= limit) return false;
@@ -251,6 +273,14 @@ inline double tile_score(const Params& p, int value, const Configuration& c, con
 inline int choose(const Params& p, int value, int offset, const Limits& limits) {
     const int64_t threads = int64_t{p.batch} * p.out_height * p.out_width * channels_of(p) * bytes_of(value) / 16;
     Launch l;
+    const bool hopper = limits.shared_bytes == 232448 && limits.multiprocessors == 132;
+    for (const Measured& m : kMeasured) {
+        if (hopper && bytes_of(value) == m.element_bytes && value == offset && p.height == m.height && p.width == m.width &&
+            channels_of(p) == m.channels && (m.batch == 1 ? p.batch == 1 : p.batch >= m.batch) &&
+            plan(p, value, offset, kConfigurations[m.id - 1], limits, &l)) {
+            return m.id;
+        }
+    }
     int best = 0;
     double best_score = kDirectScore;
     if (threads >= int64_t{limits.multiprocessors} * kTileThreshold) {

@@ -1,0 +1,141 @@
+"""What of the CUDA front works without a GPU: launches, caches, choices, checks."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+
+from orinport.dcnv4.arguments import Geometry
+from orinport.dcnv4.cuda_compile import CudaUnavailableError, Loaded, cache_folder, source_digest
+from orinport.dcnv4.cuda_plan import (
+    CONFIGURATIONS,
+    ElementType,
+    Kernel,
+    Limits,
+    Params,
+    candidates,
+    choose,
+    kernel_name,
+    make_params,
+    plan,
+)
+
+HOPPER = Limits(232448, 132)
+ORIN = Limits(166912, 16)
+F16 = ElementType.F16
+
+
+def params(batch, height, width, geometry):
+    return make_params(
+        geometry, (batch, height, width), geometry.output_size(height, width), (geometry.channels, geometry.width)
+    )
+
+
+def test_launch_passes_structs_by_address():
+    seen = []
+
+    class Driver:
+        def cuLaunchKernel(self, function, gx, gy, gz, bx, by, bz, shared, stream, arguments, extra):
+            pointers = (ctypes.c_void_p * 2).from_address(arguments)
+            copy = Params.from_address(pointers[0])
+            seen.append((function, (gx, gy, gz), (bx, by, bz), shared, stream, copy.height, extra))
+            return (0,)
+
+    p = params(128, 56, 56, Geometry(4, 16))
+    number = choose(p, F16, F16, HOPPER)
+    launch = plan(p, F16, F16, CONFIGURATIONS[number - 1], HOPPER)
+    Loaded("kernel", 7, Driver()).launch(launch, 11, p, launch.division)
+    assert seen == [(7, launch.grid, (*launch.block, 1), launch.shared_bytes, 11, 56, 0)]
+
+
+def test_launch_failure_is_told():
+    class Refusal:
+        name = "CUDA_ERROR_INVALID_VALUE"
+
+    class Driver:
+        def cuLaunchKernel(self, *_):
+            return (Refusal(),)
+
+    p = params(1, 7, 7, Geometry(4, 16))
+    launch = plan(p, F16, F16, CONFIGURATIONS[3], HOPPER)
+    with pytest.raises(RuntimeError, match="CUDA_ERROR_INVALID_VALUE"):
+        Loaded("kernel", 7, Driver()).launch(launch, 0, p, launch.division)
+
+
+@pytest.mark.parametrize("limits", [HOPPER, ORIN])
+@pytest.mark.parametrize(("size", "group"), [(56, 4), (28, 8), (14, 16), (7, 32)])
+def test_choice_is_the_first_candidate(limits, size, group):
+    p = params(128, size, size, Geometry(group, 16))
+    best = choose(p, F16, F16, limits)
+    everything = candidates(p, F16, F16, limits)
+    assert everything[0] == best
+    assert len(set(everything)) == len(everything) > 5
+    assert CONFIGURATIONS[best - 1].kernel is not Kernel.DIRECT
+
+
+def test_names_follow_the_problem():
+    p = params(1, 56, 56, Geometry(4, 16))
+    direct, whole = CONFIGURATIONS[3], CONFIGURATIONS[8]
+    assert kernel_name(p, F16, F16, True, direct).endswith("F16, 16, 1, 9, true, false>")
+    assert kernel_name(p, F16, ElementType.F32, True, direct).endswith("F32, 16, 1, 9, false, false>")
+    assert "whole_kernel" in kernel_name(p, F16, F16, False, whole)
+    removed = params(1, 56, 56, Geometry(4, 16, remove_center=True))
+    assert kernel_name(removed, F16, F16, False, direct).endswith("F16, 16, 1, 0, false, false>")
+    huge = params(1, 40000, 40000, Geometry(4, 16))
+    assert kernel_name(huge, F16, F16, False, direct).endswith("F16, 16, 1, 0, false, true>")
+
+
+def test_cache_folder_is_the_users_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("ORINPORT_CACHE", str(tmp_path / "cache"))
+    folder = cache_folder()
+    assert folder == tmp_path / "cache" / "cuda"
+    folder.chmod(0o777)
+    with pytest.raises(CudaUnavailableError, match="others may write"):
+        cache_folder()
+
+
+def test_digest_covers_the_sources():
+    assert len(source_digest()) == 64
+
+
+def test_choices_are_remembered(tmp_path, monkeypatch):
+    from orinport.dcnv4.cuda_tune import measured_choice, problem_key, remember
+
+    monkeypatch.setenv("ORINPORT_CACHE", str(tmp_path))
+
+    class Device:
+        identity = "a GPU, its driver and compiler"
+
+    p = params(2, 14, 14, Geometry(16, 16))
+    assert measured_choice(Device(), p, F16, F16, False) == 0
+    path = remember(Device(), {problem_key(p, F16, F16, False): 5})
+    assert path.parent == tmp_path / "cuda"
+    assert measured_choice(Device(), p, F16, F16, False) == 5
+    assert measured_choice(Device(), p, F16, F16, True) == 0
+    remember(Device(), {"other": 3})
+    assert measured_choice(Device(), p, F16, F16, False) == 5
+
+
+@pytest.mark.torch
+def test_why_not_and_refusals(torch):
+    from orinport.dcnv4 import cuda
+    from orinport.errors import OrinportError
+
+    tensor = torch.zeros(1, 4, 4, 32)
+    assert "not on a GPU" in cuda.why_not(tensor, tensor)
+    with pytest.raises(OrinportError, match="exact or fast"):
+        cuda.set_accuracy("best")
+    with pytest.raises(OrinportError, match="dense and channels last"):
+        cuda.prepare_forward(tensor.permute(0, 2, 1, 3), torch.zeros(1, 4, 4, 56), tensor, Geometry(2, 16))
+
+
+@pytest.mark.torch
+def test_bench_without_a_gpu(torch):
+    from orinport.cli.dcnv4_cuda import bench
+    from orinport.errors import OrinportError
+
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(OrinportError, match="PyTorch finds none"):
+        bench()
