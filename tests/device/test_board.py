@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,6 +20,9 @@ from orinport.cli import main
 from orinport.device.board import build_here, build_remotely, require_bundle
 from orinport.device.doctor import State, examine
 from orinport.errors import OrinportError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 STAND_IN = """#!/bin/sh
 # A stand-in for trtexec: it prints what it was given, and makes the engine unless told to fail.
@@ -204,3 +211,64 @@ def test_doctor_reads_what_a_board_shows(tmp_path: Path, monkeypatch: pytest.Mon
     assert items["DLA cores"].found.startswith("2: ")
     assert (items["power mode"].state, items["power mode"].found) == (State.SLOW, "MODE_15W")
     assert (items["clocks"].state, items["clocks"].found) == (State.SLOW, "not locked: GPU")
+
+
+@pytest.fixture
+def loopback(tmp_path: Path) -> Iterator[tuple[str, ...]]:
+    """A real sshd on loopback whose sessions find the stand-in for trtexec; the ssh command that reaches it."""
+    server = shutil.which("sshd", path=f"/usr/sbin:{os.environ['PATH']}")
+    if server is None or shutil.which("ssh") is None:
+        pytest.skip("no sshd on this machine")
+    for name in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / name], check=True)
+    (tmp_path / "authorized").write_text((tmp_path / "user.pub").read_text())
+    (tmp_path / "authorized").chmod(0o600)
+    Path("/run/sshd").mkdir(exist_ok=True)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    fail = f" FAIL={os.environ['FAIL']}" if os.environ.get("FAIL") else ""
+    (tmp_path / "config").write_text(
+        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {tmp_path}/host\nAuthorizedKeysFile {tmp_path}/authorized\n"
+        f"StrictModes no\nPidFile none\nUsePAM no\nPasswordAuthentication no\nSetEnv TRTEXEC={tmp_path}/trtexec{fail}\n"
+    )
+    process = subprocess.Popen(
+        [server, "-D", "-e", "-f", str(tmp_path / "config")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        for _ in range(100):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.05)
+        options = [
+            "BatchMode=yes",
+            "StrictHostKeyChecking=no",
+            f"UserKnownHostsFile={tmp_path}/known",
+            "LogLevel=ERROR",
+        ]
+        yield (
+            *("ssh", "-F", "/dev/null", "-p", str(port), "-i", str(tmp_path / "user")),
+            *(word for option in options for word in ("-o", option)),
+        )
+    finally:
+        process.terminate()
+        process.wait(5)
+
+
+def test_a_build_over_a_real_ssh(bundle: Path, loopback: tuple[str, ...]) -> None:
+    lines: list[str] = []
+    host = f"{pwd.getpwuid(os.getuid()).pw_name}@127.0.0.1"
+    before = set(Path("/tmp").glob("orinport.*"))
+    result = build_remotely(bundle, host, ["two words", "it's"], lines.append, ssh=loopback)
+    assert result.status == 0, lines
+    assert result.product == bundle / "model.engine"
+    assert {"[I] argument two words", "[I] argument it's"} <= set(lines)
+    assert set(Path("/tmp").glob("orinport.*")) == before
+
+
+def test_a_host_that_refuses_the_key(bundle: Path, loopback: tuple[str, ...], tmp_path: Path) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
+    other = tuple(str(tmp_path / "other") if word == str(tmp_path / "user") else word for word in loopback)
+    with pytest.raises(OrinportError, match="cannot be used over ssh"):
+        build_remotely(bundle, f"{pwd.getpwuid(os.getuid()).pw_name}@127.0.0.1", [], lambda _: None, ssh=other)
