@@ -104,7 +104,7 @@ def _cards(summary: Mapping[str, Any], prediction: Mapping[str, Any] | None) -> 
         return {"label": label, "value": value, "style": style, "note": note}
 
     cards = [
-        card("layers on the DLA", f"{int(summary['dla'])} of {int(summary['layers'])}", "dla"),
+        card("layers that the DLA takes", f"{int(summary['dla'])} of {int(summary['layers'])}", "dla"),
         *(
             card(f"{name} layers", str(int(summary[name])), name)
             for name in ("gpu", "unknown", "blocked")
