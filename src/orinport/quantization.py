@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING
 from orinport.errors import OrinportError
 from orinport.model.layer import DType
 from orinport.model.save import save
-from orinport.precision.cache import cache_text, is_safe_layer_name, layer_precisions, read_scales, scales_json
+from orinport.precision.cache import (
+    cache_text,
+    fits_a_line,
+    is_safe_layer_name,
+    layer_precisions,
+    read_scales,
+    scales_json,
+)
 from orinport.precision.calibrate import CalibrationOptions, calibrate, input_specs
 from orinport.precision.complete import complete, constant_scales
 from orinport.precision.coverage import Coverage, check_scales, coverage
 from orinport.precision.explicit import insert_qdq
+from orinport.precision.findings import unwritable_name
 from orinport.precision.fuse import mark_fused
 from orinport.precision.half import to_half
 from orinport.precision.qdq import has_qdq, strip_qdq
@@ -176,7 +184,16 @@ def finish(scales: Scales, model: Model, report: CheckReport, options: Int8Optio
     running = [layer for region in regions for layer in region]
     marked = mark_fused(full, running, outputs, report.target)
     tied = tie(marked, running, report.target, options.ties)
+    if not report.target.stack.strongly_typed:
+        tied = _writable(tied)
     return QuantizeReport(model, report.target, tied, coverage(tied, regions))
+
+
+def _writable(scales: Scales) -> Scales:
+    """The scales that a calibration cache can hold; the others are told."""
+    unfit = [name for name in scales.tensors if not fits_a_line(name)]
+    kept = {name: scale for name, scale in scales.tensors.items() if name not in unfit}
+    return replace(scales, tensors=kept, findings=(*scales.findings, *map(unwritable_name, unfit)))
 
 
 def _regions(report: CheckReport) -> tuple[tuple[Layer, ...], ...]:

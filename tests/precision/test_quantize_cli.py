@@ -261,6 +261,21 @@ def test_an_output_without_scale_leaves_in_fp16(tmp_path: Path) -> None:
     assert [f.layer for f in report.after.findings if f.code == "Q001"]
 
 
+def test_hostile_names_end_in_findings(tmp_path: Path, data: Path) -> None:
+    proto = small_cnn()
+    names = {"c1": "two\nlines", "r1": "a,b:c=d x", "p1": "$(touch owned)", "c2": "名前: 3f800000"}
+    for each in proto.graph.node:
+        for field in (each.input, each.output):
+            field[:] = [names.get(name, name) for name in field]
+        each.name = names.get(each.output[0], each.name)
+    onnx.save(proto, tmp_path / "m.onnx")
+    report = orinport.prepare(tmp_path / "m.onnx", target=JP60, precision="int8", data=data, output=tmp_path / "b")
+    assert [f.value for f in report.after.findings if f.code == "Q012"] == ["two\nlines"]
+    assert [f for f in report.after.findings if f.code == "Q001" and "two" in f.message]
+    scales = parse_cache((tmp_path / "b" / "calibration.cache").read_text())
+    assert {"a,b:c=d x", "$(touch owned)", "名前: 3f800000"} <= set(scales.tensors)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["resnet50", "squeezenet", "inception_v1", "shufflenet", "densenet121"])
 def test_light_networks(name: str, tmp_path: Path) -> None:

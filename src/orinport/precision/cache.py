@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "cache_header",
     "cache_text",
+    "fits_a_line",
     "is_safe_layer_name",
     "layer_precisions",
     "parse_cache",
@@ -67,12 +68,17 @@ def cache_text(scales: Mapping[str, Scale], tensorrt: Version) -> str:
             f"TensorRT {tensorrt} reads no calibration cache.", "Write a Q/DQ model: give an output that ends in .onnx."
         )
     for name in scales:
-        if not name or "\n" in name or "\r" in name:
+        if not fits_a_line(name):
             raise OrinportError(
                 f"The tensor name {name!r} does not fit into a line of a calibration cache.", "Rename the tensor."
             )
     lines = [cache_header(tensorrt), *(f"{name}: {scale_hex(scale.value)}" for name, scale in scales.items())]
     return "\n".join(lines) + "\n"
+
+
+def fits_a_line(name: str) -> bool:
+    """True if a calibration cache can hold a tensor of this name."""
+    return bool(name) and "\n" not in name and "\r" not in name
 
 
 def parse_cache(text: str, where: str = "The calibration cache") -> Scales:

@@ -27,6 +27,7 @@ __all__ = [
     "repeated_entry",
     "tied_ranges",
     "unknown_tensor",
+    "unwritable_name",
     "weight_scales",
 ]
 
@@ -204,6 +205,18 @@ def fused_convolution(layer: Layer, name: str, other: str) -> Finding:
         value=1.0,
         source="NVIDIA/Deep-Learning-Accelerator-SW, qdq-translator (DLA software 3.13 and newer)",
         layer=layer,
+    )
+
+
+def unwritable_name(name: str) -> Finding:
+    """A tensor whose name a calibration cache cannot hold."""
+    return _finding(
+        "Q012",
+        f"The tensor name {name!r} does not fit into one line, and a calibration cache has one line a tensor; its scale"
+        " is left out.",
+        "Rename the tensor in the network.",
+        value=name,
+        source="NVIDIA/Deep-Learning-Accelerator-SW, qdq-translator",
     )
 
 
