@@ -228,14 +228,16 @@ _MEASURED = (
     (4, 14, 14, 256, 64, 9),
     (4, 7, 7, 512, 64, 19),
 )
-"""(element bytes, height, width, channels, batch, id): the fastest configuration on an H200 by `dcnv4 bench --tune`, for
-batches from `batch` on, or exactly 1."""
+"""(element bytes, height, width, channels, batch, id): the fastest on an H200 by `dcnv4 bench --tune`, for batches from
+`batch` on, or exactly 1."""
 
 _SCALAR, _NARROW, _PLAIN, _SPLIT = 1, 2, 4, 6
 _DIRECT_SCORE = 0.4
 _TILE_THRESHOLD = 2048
 _SPLIT_THRESHOLD = 512
 _INT32 = 1 << 31
+_HOPPER_SHARED_BYTES = 232448
+"""Shared memory of a block on sm_90; earlier architectures have less, and their kernels are built for 448 threads."""
 _SLAB = 128
 
 
@@ -309,6 +311,8 @@ def plan(p: Params, value: ElementType, offset: ElementType, c: Configuration, l
     d.channels = make_divisor(p.group_channels)
     if c.kernel is Kernel.DIRECT:
         return _plan_direct(p, value, offset, c, d, width)
+    if c.threads > 448 and limits.shared_bytes < _HOPPER_SHARED_BYTES:
+        return None
     if not unrolled(p, offset) or c.split > 1 or width < 16 or p.offset_scale < 0 or wide(p, value):
         return None
     if p.out_height * p.out_width * max(8, p.offset_stride * offset.bytes) * c.images >= _INT32:
@@ -398,7 +402,7 @@ def tile_score(p: Params, value: ElementType, c: Configuration, limits: Limits, 
 
 
 def _measured(p: Params, value: ElementType, offset: ElementType, limits: Limits) -> int:
-    if limits != Limits(232448, 132) or value is not offset:
+    if limits != Limits(_HOPPER_SHARED_BYTES, 132) or value is not offset:
         return 0
     for size, height, width, channels, batch, number in _MEASURED:
         same = (size, height, width, channels) == (value.bytes, p.height, p.width, _channels(p))

@@ -18,6 +18,13 @@ namespace dcnv4 {
 constexpr int kDirectThreads = 512;
 constexpr int kSlabBytes = 128;
 
+// Before Hopper the compiler needs more registers for the same kernels; plan.h then keeps blocks to 448 threads.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#define ORINPORT_RESIDENT(threads) ((threads) < 448 ? (threads) : 448)
+#else
+#define ORINPORT_RESIDENT(threads) (threads)
+#endif
+
 #ifndef ORINPORT_EMULATE
 extern __shared__ uint4 shared_memory[];
 #endif
@@ -321,7 +328,7 @@ struct Stager {
 /// stages the next one while it computes if there are two buffers. 3x3 kernels with offset_scale >= 0.
 /// CHUNKS: 16-byte pieces of a thread. RESIDENT: threads of a multiprocessor, which sets the registers of one.
 template <class V, class O, int CHUNKS, bool FAST, int RESIDENT>
-__global__ void __launch_bounds__(RESIDENT, 1) whole_kernel(const Params p, const Division d) {
+__global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) whole_kernel(const Params p, const Division d) {
     using G = Gather<V, CHUNKS, FAST>;
     constexpr bool kAhead = O::kBytes == 2 && RESIDENT <= 768;  // registers for the offsets of two pixels
     const G gather;
@@ -433,7 +440,7 @@ __global__ void __launch_bounds__(RESIDENT, 1) whole_kernel(const Params p, cons
 /// A window of rows that moves down a strip or tile of one image. Samples outside of the window are read from global
 /// memory. Grid (slabs * tiles, images). 3x3 kernels with offset_scale >= 0.
 template <class V, class O, int CHUNKS, bool FAST, int RESIDENT>
-__global__ void __launch_bounds__(RESIDENT, 1) ring_kernel(const Params p, const Division d) {
+__global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) ring_kernel(const Params p, const Division d) {
     using G = Gather<V, CHUNKS, FAST>;
     constexpr bool kAhead = O::kBytes == 2 && RESIDENT <= 768;  // registers for the offsets of two pixels
     const G gather;

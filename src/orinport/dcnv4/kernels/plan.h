@@ -11,6 +11,8 @@
 namespace orinport {
 namespace dcnv4 {
 
+constexpr int kHopperSharedBytes = 232448;  // of a block on sm_90; earlier architectures have less
+
 enum Kernel : int { kDirect = 0, kWhole = 1, kRing = 2 };
 
 /// One way to compute: a kernel with its compile-time and launch parameters. An extent of 0 means all of it.
@@ -189,6 +191,7 @@ inline bool plan(const Params& p, int value, int offset, const Configuration& c,
     }
     // Slabs of 128 bytes; taps must lie in rising order, and sizes fit 32 bits.
     const int row_bytes = channels_of(p) * size;
+    if (c.threads > 448 && limits.shared_bytes < kHopperSharedBytes) return false;
     if (!unrolled(p, offset) || c.split > 1 || bytes < 16 || p.offset_scale < 0.0F || wide(p, value)) return false;
     if (queries * std::max(8, p.offset_stride * bytes_of(offset)) * c.images >= limit) return false;
     if (value != kF32 && bytes > 32) return false;
@@ -273,7 +276,7 @@ inline double tile_score(const Params& p, int value, const Configuration& c, con
 inline int choose(const Params& p, int value, int offset, const Limits& limits) {
     const int64_t threads = int64_t{p.batch} * p.out_height * p.out_width * channels_of(p) * bytes_of(value) / 16;
     Launch l;
-    const bool hopper = limits.shared_bytes == 232448 && limits.multiprocessors == 132;
+    const bool hopper = limits.shared_bytes == kHopperSharedBytes && limits.multiprocessors == 132;
     for (const Measured& m : kMeasured) {
         if (hopper && bytes_of(value) == m.element_bytes && value == offset && p.height == m.height && p.width == m.width &&
             channels_of(p) == m.channels && (m.batch == 1 ? p.batch == 1 : p.batch >= m.batch) &&
