@@ -17,7 +17,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from orinport.rewrites.catalogue._constants import shrink
-from orinport.rewrites.catalogue._movers import absorb
+from orinport.rewrites.catalogue._movers import absorb, shuffle_of
 from orinport.rewrites.catalogue._runtime_product import network_batch
 from orinport.rewrites.catalogue._windows import Window, build_conv
 from orinport.rewrites.limits import fits_buffer
@@ -214,7 +214,7 @@ def unroll(data: Recurrence, step: Step, match: Match, builder: Builder, *, merg
             passed.append(states)
         history.append(passed)
     outputs = list(match.nodes[0].outputs)
-    return [_output(outputs.index(value), data, history, builder) for value in match.outputs]
+    return [_output(value, outputs.index(value), data, history, builder) for value in match.outputs]
 
 
 def _refusal(node: ir.Node, steps: int, batch: int, context: RewriteContext) -> Refusal | None:
@@ -284,6 +284,7 @@ def _per_direction(state: Term, data: Recurrence, builder: Builder) -> list[Term
     value = builder.shuffle(state, into)
     if directions == 1:
         return [value]
+    value = _apart(value, builder)
     return [builder.slice(value, 1, index * data.hidden, (index + 1) * data.hidden) for index in range(directions)]
 
 
@@ -313,16 +314,37 @@ def _split(value: ir.Value, axis: int, parts: int, builder: Builder) -> list[ir.
     return list(producer.outputs)
 
 
-def _output(index: int, data: Recurrence, history: Sequence[Sequence[Sequence[Term]]], builder: Builder) -> ir.Value:
-    """Y, Y_h or Y_c: the states of all steps, or those after the last."""
+def _output(
+    old: ir.Value, index: int, data: Recurrence, history: Sequence[Sequence[Sequence[Term]]], builder: Builder
+) -> ir.Value:
+    """Y, Y_h or Y_c, in place of `old`: the states of all steps, or those after the last."""
+    inside = not _only_returned(old, builder.context)
     if index:
         last = [_value(passed[-1][index - 1]) for passed in history]
         joined = builder.op("Concat", *last, axis=1) if len(last) > 1 else last[0]
+        joined = _apart(joined, builder) if inside and len(last) > 1 else joined
         return builder.shuffle(joined, _leaving(builder.shape(joined), data, ()))
     in_time = [passed[::-1] if backwards else passed for passed, backwards in zip(history, data.backwards, strict=True)]
     states = [_value(direction[time][0]) for time in range(data.steps) for direction in in_time]
     joined = _stack(states, len(data.backwards), builder)
+    joined = _apart(joined, builder) if inside and len(states) > 1 else joined
     return builder.shuffle(joined, _leaving(builder.shape(joined), data, (data.steps,)))
+
+
+def _apart(value: ir.Value, builder: Builder) -> ir.Value:
+    """`value` through a depthwise convolution of ones: no reshape may stand next to a Slice or Concat (N05)."""
+    channels = builder.shape(value)[1]
+    ones = builder.constant(np.ones((channels, 1, 1, 1), builder.numpy_dtype(value)), "ones")
+    return build_conv(builder, value, ones, None, _POINT, channels)
+
+
+def _only_returned(value: ir.Value, context: RewriteContext) -> bool:
+    """Shape movers alone stand between the value and outputs of the network, where edges move."""
+    readers = context.consumers(value)
+    ends = [
+        shuffle_of(reader, context) is not None and _only_returned(reader.outputs[0], context) for reader in readers
+    ]
+    return all(ends) and (bool(readers) or value.is_graph_output())
 
 
 def _value(term: Term) -> ir.Value:
@@ -343,7 +365,8 @@ def _stack(values: Sequence[ir.Value], directions: int, builder: Builder) -> ir.
     for start in range(0, len(values), each):
         part = values[start : start + each]
         joined = builder.op("Concat", *part, axis=1) if len(part) > 1 else part[0]
-        parts.append(builder.reshape(joined, (images, len(part) // directions, directions * hidden, beside)))
+        rows = (images, len(part) // directions, directions * hidden, beside)
+        parts.append(_apart(builder.reshape(_apart(joined, builder), rows), builder))
     return builder.op("Concat", *parts, axis=1)
 
 
