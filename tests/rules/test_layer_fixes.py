@@ -94,7 +94,7 @@ class TestFusionIntoAConvolution:
     @pytest.mark.parametrize("shape", [(1, 64, 56, 56), (1, 1, 56, 56), (1, 64, 1, 56)])
     def test_a_constant_per_position_does_not(self, shape: tuple[int, ...]) -> None:
         checked = per_channel(shape=shape)
-        assert fix("DLA021", checked, *JP60, layers=(convolution(), checked)) is None
+        assert fix("DLA021", checked, *JP60, layers=(convolution(), checked)) == "div-to-mul"
 
     def test_a_constant_dividend_does_not(self) -> None:
         checked = per_channel(first=True)
@@ -103,23 +103,25 @@ class TestFusionIntoAConvolution:
     def test_another_operation_does_not(self) -> None:
         checked = per_channel("POW")
         assert fix("DLA021", checked, *JP60, layers=(convolution(), checked)) is None
+        checked = per_channel("POW", shape=())
+        assert fix("DLA021", checked, *JP60, layers=(convolution(), checked)) == "pow-to-mul"
 
     def test_a_second_reader_of_the_convolution_forbids_it(self) -> None:
         checked = per_channel()
         other = elementwise("SUM", tensor("y"), tensor("q"), name="r", index=2)
-        assert fix("DLA021", checked, *JP60, layers=(convolution(), checked, other)) is None
+        assert fix("DLA021", checked, *JP60, layers=(convolution(), checked, other)) == "div-to-mul"
 
     def test_a_network_output_in_between_forbids_it(self) -> None:
         checked = per_channel()
-        assert fix("DLA021", checked, *JP60, layers=(convolution(), checked), outputs=("y",)) is None
+        assert fix("DLA021", checked, *JP60, layers=(convolution(), checked), outputs=("y",)) == "div-to-mul"
 
     def test_another_layer_before_forbids_it(self) -> None:
         checked = per_channel()
-        assert fix("DLA021", checked, *JP60, layers=(pooling(), checked)) is None
+        assert fix("DLA021", checked, *JP60, layers=(pooling(), checked)) == "div-to-mul"
 
     def test_a_kernel_from_another_layer_forbids_it(self) -> None:
         checked = per_channel()
-        assert fix("DLA021", checked, *JP60, layers=(convolution(constant_kernel=False), checked)) is None
+        assert fix("DLA021", checked, *JP60, layers=(convolution(constant_kernel=False), checked)) == "div-to-mul"
 
     def test_scale_constant_and_division_offer_it_too(self) -> None:
         behind = Layer(1, "s", LayerKind.SCALE, (tensor("y"),), (tensor("z"),), ("n",), scale().attributes)
@@ -224,3 +226,32 @@ class TestPadding:
 def test_softmax_of_another_rank_moves_to_four_dimensions() -> None:
     assert fix("DLA102", softmax((1, 1000)), *JP62) == "softmax-to-channels"
     assert fix("DLA102", concatenation((1, 10), (1, 10)), *JP62) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("HARD_SIGMOID", "hard-activation-to-clip"),
+        ("SOFTPLUS", "activation-to-sigmoid"),
+        ("GELU_ERF", "gelu-to-tanh"),
+        ("SOFTSIGN", None),
+    ],
+)
+def test_activations_name_their_rewrite(kind: str, expected: str | None) -> None:
+    checked = layer(LayerKind.ACTIVATION, (tensor("x"),), (tensor("y"),), type=kind, alpha=0.2, beta=0.5)
+    assert fix("DLA020", checked, *JP62) == expected
+
+
+@pytest.mark.parametrize(("low", "high", "expected"), [(-1.0, 1.0, "clip-to-min-max"), (0.0, 3.4e38, "clip-to-relu")])
+def test_clips_name_their_rewrite(low: float, high: float, expected: str) -> None:
+    checked = layer(LayerKind.ACTIVATION, (tensor("x"),), (tensor("y"),), type="CLIP", alpha=low, beta=high)
+    assert fix("DLA152", checked, *JP62) == expected
+
+
+@pytest.mark.parametrize(
+    ("op", "target", "expected"),
+    [("NEG", JP60, "div-to-mul"), ("RECIP", JP60, None), ("RECIP", JP62, "reciprocal-to-div"), ("SQRT", JP62, None)],
+)
+def test_unary_operations_name_their_rewrite(op: str, target: tuple[str, str], expected: str | None) -> None:
+    checked = layer(LayerKind.UNARY, (tensor("x"),), (tensor("y"),), op=op)
+    assert fix("DLA023", checked, *target) == expected

@@ -8,25 +8,38 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
+    "ACTIVATION_TO_SIGMOID",
     "AVERAGE_POOL_TO_INCLUSIVE",
     "BROADCAST_TO_RESIZE",
+    "CLIP_TO_MIN_MAX",
+    "CLIP_TO_RELU",
+    "CONCAT_TO_CHANNELS",
     "CONV_PADS_TO_CONVS",
     "CONV_PADS_TO_PAD",
     "CONV_SLICES_TO_CONVS",
     "CONV_STRIDE_TO_CHANNELS",
     "CONV_TRANSPOSE_TO_UNPADDED",
     "CUMSUM_TO_CONV",
+    "DIV_TO_MUL",
     "EINSUM_TO_PRODUCT",
     "FUSE_PAD",
     "FUSE_SCALE_INTO_CONV",
+    "GATHER_TO_SLICES",
+    "GELU_TO_TANH",
     "GEMM_TO_CONV",
+    "HARD_ACTIVATION_TO_CLIP",
     "MATMUL_TO_CONV",
     "MATMUL_TO_ELEMENTWISE",
+    "POW_TO_MUL",
+    "REARRANGE_IN_4D",
+    "RECIPROCAL_TO_DIV",
     "REDUCE_MAX_TO_POOL",
     "REDUCE_TO_CONV",
     "REDUCE_TO_POOL",
     "REMOVE_IDENTITY",
     "RESIZE_SIZES_TO_SCALES",
+    "SLICE_STEP_TO_CONV",
+    "SLICE_TO_4D",
     "SOFTMAX_TO_CHANNELS",
     "SPLIT_AVERAGE_POOL",
     "SPLIT_CONV_CHANNELS",
@@ -35,25 +48,38 @@ __all__ = [
     "WINDOWS_TO_4D",
 ]
 
+ACTIVATION_TO_SIGMOID: Final = ("activation-to-sigmoid", "tolerance")
 AVERAGE_POOL_TO_INCLUSIVE: Final = ("average-pool-to-inclusive", "exact")
 BROADCAST_TO_RESIZE: Final = ("broadcast-to-resize", "exact")
+CLIP_TO_MIN_MAX: Final = ("clip-to-min-max", "exact")
+CLIP_TO_RELU: Final = ("clip-to-relu", "tolerance")
+CONCAT_TO_CHANNELS: Final = ("concat-to-channels", "exact")
 CONV_PADS_TO_CONVS: Final = ("conv-pads-to-convs", "tolerance")
 CONV_PADS_TO_PAD: Final = ("conv-pads-to-pad", "exact")
 CONV_SLICES_TO_CONVS: Final = ("conv-slices-to-convs", "exact")
 CONV_STRIDE_TO_CHANNELS: Final = ("conv-stride-to-channels", "exact")
 CONV_TRANSPOSE_TO_UNPADDED: Final = ("conv-transpose-to-unpadded", "exact")
 CUMSUM_TO_CONV: Final = ("cumsum-to-conv", "exact")
+DIV_TO_MUL: Final = ("div-to-mul", "exact")
 EINSUM_TO_PRODUCT: Final = ("einsum-to-product", "exact")
 FUSE_PAD: Final = ("fuse-pad", "exact")
 FUSE_SCALE_INTO_CONV: Final = ("fuse-scale-into-conv", "exact")
+GATHER_TO_SLICES: Final = ("gather-to-slices", "exact")
+GELU_TO_TANH: Final = ("gelu-to-tanh", "tolerance")
 GEMM_TO_CONV: Final = ("gemm-to-conv", "exact")
+HARD_ACTIVATION_TO_CLIP: Final = ("hard-activation-to-clip", "exact")
 MATMUL_TO_CONV: Final = ("matmul-to-conv", "exact")
 MATMUL_TO_ELEMENTWISE: Final = ("matmul-to-elementwise", "exact")
+POW_TO_MUL: Final = ("pow-to-mul", "exact")
+REARRANGE_IN_4D: Final = ("rearrange-in-4d", "exact")
+RECIPROCAL_TO_DIV: Final = ("reciprocal-to-div", "exact")
 REDUCE_MAX_TO_POOL: Final = ("reduce-max-to-pool", "exact")
 REDUCE_TO_CONV: Final = ("reduce-to-conv", "exact")
 REDUCE_TO_POOL: Final = ("reduce-to-pool", "exact")
 REMOVE_IDENTITY: Final = ("remove-identity", "exact")
 RESIZE_SIZES_TO_SCALES: Final = ("resize-sizes-to-scales", "exact")
+SLICE_STEP_TO_CONV: Final = ("slice-step-to-conv", "exact")
+SLICE_TO_4D: Final = ("slice-to-4d", "exact")
 SOFTMAX_TO_CHANNELS: Final = ("softmax-to-channels", "exact")
 SPLIT_AVERAGE_POOL: Final = ("split-average-pool", "exact")
 SPLIT_CONV_CHANNELS: Final = ("split-conv-channels", "exact")

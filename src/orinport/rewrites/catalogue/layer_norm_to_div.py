@@ -15,8 +15,9 @@ Targets whose DLA lacks DIV: the reason says so. Epsilon below 1e-7; scale or bi
 used; normalisation over the batch.
 
 ## Safety
-tolerance: for finite numbers and variances up to 65536 at most 1e-5 away, relative to the largest result above 1
-(measured: the root is exact to 3.4e-6 from 1e-7 on, to 4e-7 from 1e-6 on). Rounding in FP16 is larger.
+tolerance: for finite numbers and variances up to 65536 at most 2e-4 away, relative to the largest result above 1. The
+root is exact to 3.4e-6 (measured; to 4e-7 for an epsilon from 1e-6 on); where a variance is no larger than epsilon, the
+rounding of the mean grows by the inverse root of epsilon. Rounding in FP16 is larger.
 
 ## Source
 Rows C01, E01, E03b, E05, Q01c and U03 of the acceptance catalogue. The error is measured in FP64.
@@ -56,7 +57,7 @@ class LayerNormToDiv(Rewrite):
     name = "layer-norm-to-div"
     safety = Safety.TOLERANCE
     finite = True
-    error = 1e-5
+    error = 2e-4
     op_types = NORMALISATIONS
 
     def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:

@@ -14,7 +14,7 @@ With constant indices over channels, write it as a 1x1 convolution with one-hot 
 embedding before the network.
 
 ## Fix safety
-No rewrite is applied.
+The rewrite gather-to-slices is exact: constant indices become slices and a concatenation.
 
 ## Source
 Row X01a: NvInfer.h from 8.2.1 on.
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
+from orinport.rules.fixes import GATHER_TO_SLICES
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import finding
 
@@ -42,6 +43,7 @@ class Gather(LayerRule):
     title = "Gather"
     rows = ("X01a",)
     kinds = (LayerKind.GATHER,)
+    fix = GATHER_TO_SLICES
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         row = context.rows.get("X01a")
@@ -57,7 +59,15 @@ class Gather(LayerRule):
             limit=None,
             advice="With constant indices over channels, use a 1x1 convolution with one-hot weights or a Slice.",
             verdict=Verdict.GPU if row is not None else Verdict.UNKNOWN,
+            fix=GATHER_TO_SLICES if _chooses_by_constants(layer, mode) else None,
         )
+
+
+def _chooses_by_constants(layer: Layer, mode: str) -> bool:
+    """True for constant indices into a tensor that is none itself; not for samples of a 4-D tensor."""
+    data, rest = layer.inputs[0], layer.inputs[1:]
+    samples = data.rank == 4 and layer.attributes.get("axis", 0) == 0
+    return mode == "DEFAULT" and not data.constant and not samples and all(each.constant for each in rest)
 
 
 RULE = Gather()

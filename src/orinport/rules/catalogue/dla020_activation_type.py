@@ -16,7 +16,8 @@ SiLU passes as Sigmoid and Mul. HardSwish passes as Clip(x + 3, 0, 6) * x / 6. E
 one that is taken.
 
 ## Fix safety
-No rewrite is applied.
+The rewrite hard-activation-to-clip is exact: HardSigmoid and HardSwish by a Clip. activation-to-sigmoid (Softplus, Elu,
+Selu, Celu, Mish) and gelu-to-tanh approximate within a stated error and need consent (tolerance).
 
 ## Source
 Rows A01a, A01b, A04, A05, A06, OP15 and CF07: NvInfer.h, developer guides 8.4 and 8.5, release notes 8.0.1,
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
+from orinport.rules.fixes import ACTIVATION_TO_SIGMOID, GELU_TO_TANH, HARD_ACTIVATION_TO_CLIP
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import finding, holding, speaking
 from orinport.targets.target import Precision
@@ -48,12 +50,22 @@ _ADVICE: Mapping[str, str] = {
     "LEAKY_RELU": "Write it as max(x, slope * x): Mul and Max, which the DLA takes.",
 }
 
+_FIXES: Mapping[str, tuple[str, str]] = {
+    "ELU": ACTIVATION_TO_SIGMOID,
+    "GELU_ERF": GELU_TO_TANH,
+    "GELU_TANH": GELU_TO_TANH,
+    "HARD_SIGMOID": HARD_ACTIVATION_TO_CLIP,
+    "SELU": ACTIVATION_TO_SIGMOID,
+    "SOFTPLUS": ACTIVATION_TO_SIGMOID,
+}
+
 
 class ActivationType(LayerRule):
     code = "DLA020"
     title = "Activation that the DLA does not take"
     rows = ("A01a", "A01b", "A04", "A05", "A06", "OP15", "CF07")
     kinds = (LayerKind.ACTIVATION,)
+    fix = HARD_ACTIVATION_TO_CLIP
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         kind, rows = layer["type"], context.rows
@@ -88,6 +100,7 @@ class ActivationType(LayerRule):
             limit=tuple(op for row in holding(context, ("A01a", "A01b")) for op in row.values["allowed"]),
             advice=_ADVICE.get(kind, "Use ReLU, Clip, Sigmoid or TanH, or SiLU as Sigmoid and Mul."),
             verdict=Verdict.GPU if certain else Verdict.UNKNOWN,
+            fix=_FIXES.get(kind),
         )
 
 

@@ -18,7 +18,8 @@ with TensorRT 10.3 or later.
 
 ## Fix safety
 The rewrite fuse-scale-into-conv is exact up to rounding: a division by a constant per channel behind a convolution
-goes into its weights.
+goes into its weights. div-to-mul multiplies by the reciprocals of any constant, and pow-to-mul writes the powers 2, 3
+and 4 as products; both are exact up to rounding.
 
 ## Source
 Rows E01 to E03e, E06, OP20, OP21 and OP23: NvInfer.h, developer guides, operator reference, current
@@ -31,7 +32,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
-from orinport.rules.fixes import FUSE_SCALE_INTO_CONV
+from orinport.rules.fixes import DIV_TO_MUL, FUSE_SCALE_INTO_CONV, POW_TO_MUL
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import COMPARISONS, finding, fuses_into_convolution, holding, is_boolean, is_or_equal
 
@@ -80,7 +81,7 @@ class ElementwiseOperation(LayerRule):
                     value=op,
                     limit=_taken(context),
                     advice=_ADVICE.get(op, "Use operations that the DLA takes."),
-                    fix=FUSE_SCALE_INTO_CONV if fuses_into_convolution(layer, context) else None,
+                    fix=_fix(layer, context),
                 )
                 return
         yield finding(
@@ -92,8 +93,18 @@ class ElementwiseOperation(LayerRule):
             limit=_taken(context),
             advice=_ADVICE.get(op, "Use operations that the DLA takes."),
             verdict=Verdict.UNKNOWN,
-            fix=FUSE_SCALE_INTO_CONV if fuses_into_convolution(layer, context) else None,
+            fix=_fix(layer, context),
         )
+
+
+def _fix(layer: Layer, context: Context) -> tuple[str, str] | None:
+    if fuses_into_convolution(layer, context):
+        return FUSE_SCALE_INTO_CONV
+    if not layer.inputs[1].constant:
+        return None
+    if layer["op"] == "DIV":
+        return DIV_TO_MUL
+    return POW_TO_MUL if layer["op"] == "POW" and layer.inputs[1].volume == 1 else None
 
 
 def _taken(context: Context) -> tuple[str, ...]:

@@ -16,7 +16,8 @@ A Sqrt node for orin-agx-64gb/jp6.0. The builder says: "Unary operation: CEIL is
 Neg is a product with -1. Square roots of constants fold. Exp in a detection head can move behind the network.
 
 ## Fix safety
-No rewrite is applied.
+The rewrites div-to-mul (NEG by a product with -1) and reciprocal-to-div (RECIP, from TensorRT 10.3 on) are exact.
+gelu-to-tanh (ERF) approximates within a stated error and needs consent (tolerance).
 
 ## Source
 Rows U01a to U03, CF11, CF12, OP31 and OP32: NvInfer.h, developer guides, operator table of
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
+from orinport.rules.fixes import DIV_TO_MUL, GELU_TO_TANH, RECIPROCAL_TO_DIV
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import finding, holding, is_boolean, speaking
 
@@ -52,6 +54,7 @@ class UnaryOperation(LayerRule):
     title = "Unary operation that the DLA does not take"
     rows = ("U01a", "U01b", "U02a", "U02b", "U03", "CF11", "CF12", "OP31", "OP32")
     kinds = (LayerKind.UNARY,)
+    fix = DIV_TO_MUL
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         op, rows = layer["op"], context.rows
@@ -85,6 +88,7 @@ class UnaryOperation(LayerRule):
                 limit="ABS",
                 advice=_ADVICE.get(op, _GENERAL),
                 verdict=Verdict.UNKNOWN,
+                fix=_fix(op, context),
             )
             return
         yield finding(
@@ -96,7 +100,14 @@ class UnaryOperation(LayerRule):
             value=op,
             limit=tuple(limit.values["allowed"]),
             advice=_ADVICE.get(op, _GENERAL),
+            fix=_fix(op, context),
         )
+
+
+def _fix(op: str, context: Context) -> tuple[str, str] | None:
+    if op == "RECIP":
+        return RECIPROCAL_TO_DIV if "E03b" in context.rows or "E03c" in context.rows else None
+    return {"ERF": GELU_TO_TANH, "NEG": DIV_TO_MUL}.get(op)
 
 
 RULE = UnaryOperation()

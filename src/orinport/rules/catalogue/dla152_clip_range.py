@@ -16,7 +16,8 @@ Write the Clip as Max and Min with constants, which the DLA takes as element-wis
 without an upper bound is a ReLU.
 
 ## Fix safety
-No rewrite is applied.
+The rewrite clip-to-min-max is exact: Max and Min with constants. clip-to-relu, for a Clip with one bound, is the same
+for finite numbers and needs consent (tolerance).
 
 ## Source
 Rows A03a, A03b and OP16: developer guides 8.4 and 8.5.
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
+from orinport.rules.fixes import CLIP_TO_MIN_MAX, CLIP_TO_RELU
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import between, bounds, finding, holding, within
 from orinport.targets.target import Confidence
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from orinport.rules.rule import Context
 
 _ADVICE = "Write it as Max and Min with constants; without an upper bound, as a ReLU."
+_UNBOUNDED = 1e30
+"""A bound beyond this is the one that the parser puts in place of none."""
 
 
 class ClipRange(LayerRule):
@@ -47,11 +51,13 @@ class ClipRange(LayerRule):
     title = "Clip bounds are out of range"
     rows = ("A03a", "A03b", "OP16")
     kinds = (LayerKind.ACTIVATION,)
+    fix = CLIP_TO_MIN_MAX
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         if layer["type"] != "CLIP":
             return
         low, high = layer["alpha"], layer["beta"]
+        fix = CLIP_TO_RELU if max(abs(low), abs(high)) > _UNBOUNDED else CLIP_TO_MIN_MAX
         upper = context.rows.get("A03a")
         if upper is not None and not within((high,), upper):
             certain = upper.confidence is not Confidence.INFERRED
@@ -65,6 +71,7 @@ class ClipRange(LayerRule):
                 limit=bounds(upper),
                 advice=_ADVICE,
                 verdict=Verdict.GPU if certain else Verdict.UNKNOWN,
+                fix=fix,
             )
         lower = context.rows["A03b"]
         if not within((low,), lower):
@@ -77,6 +84,7 @@ class ClipRange(LayerRule):
                 limit=bounds(lower),
                 advice=_ADVICE,
                 verdict=Verdict.UNKNOWN,
+                fix=fix,
             )
 
 

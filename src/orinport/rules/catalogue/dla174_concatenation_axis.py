@@ -14,7 +14,7 @@ Return the tensors as separate outputs and concatenate them afterwards; or trans
 the channel.
 
 ## Fix safety
-No rewrite is applied.
+The rewrite concat-to-channels is exact: the axis changes places with the channels before and after.
 
 ## Source
 Row N01: NvInfer.h from 7.1.3 on, developer guides 8.4 and 8.5, current documentation. Builder: "DLA only
@@ -26,6 +26,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
+from orinport.rules.fixes import CONCAT_TO_CHANNELS
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import finding
 
@@ -42,6 +43,7 @@ class ConcatenationAxis(LayerRule):
     title = "Concatenation is not along the channels"
     rows = ("N01",)
     kinds = (LayerKind.CONCATENATION,)
+    fix = CONCAT_TO_CHANNELS
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         row = context.rows.get("N01")
@@ -62,6 +64,7 @@ class ConcatenationAxis(LayerRule):
             value=axis,
             limit=channel,
             advice="Return the parts as separate outputs, or transpose so that this axis becomes the channel.",
+            fix=CONCAT_TO_CHANNELS if rank != 4 or axis != 0 else None,
         )
 
 

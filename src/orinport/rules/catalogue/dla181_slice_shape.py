@@ -14,7 +14,7 @@ tensors."
 Slice before the reshape, where the tensor is still (N, C, H, W).
 
 ## Fix safety
-No rewrite is applied.
+The rewrite slice-to-4d is exact: the same elements from a 4-D tensor of the same order.
 
 ## Source
 Rows V01a and V06: NvInfer.h from 8.4.1 on, developer guide 8.5, operator reference; builder log.
@@ -25,6 +25,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
+from orinport.rules.fixes import SLICE_TO_4D
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import finding, slice_extent
 
@@ -41,6 +42,7 @@ class SliceShape(LayerRule):
     title = "Slice of a tensor that is not 4-D, or over the batch"
     rows = ("V01a", "V06")
     kinds = (LayerKind.SLICE,)
+    fix = SLICE_TO_4D
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         row = context.rows.get("V01a")
@@ -59,6 +61,7 @@ class SliceShape(LayerRule):
                 value=len(data.shape),
                 limit=rank,
                 advice="Slice where the tensor is still (N, C, H, W).",
+                fix=SLICE_TO_4D if set(layer["stride"] or ()) <= {1} else None,
             )
             return
         start, size = slice_extent(layer, 0, "start"), slice_extent(layer, 0, "size")

@@ -14,7 +14,7 @@ Write the slices as one convolution of stride 2 with one-hot weights; it can be 
 behind.
 
 ## Fix safety
-No rewrite is applied.
+The rewrite slice-step-to-conv is exact: a depthwise 1x1 convolution of that stride, with weights of 1.
 
 ## Source
 Rows V02 and V07: NvInfer.h from 8.4.1 on, developer guide 8.5.
@@ -25,6 +25,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
+from orinport.rules.fixes import SLICE_STEP_TO_CONV
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import by, finding
 
@@ -41,6 +42,7 @@ class SliceStride(LayerRule):
     title = "Slice with a step"
     rows = ("V02", "V07")
     kinds = (LayerKind.SLICE,)
+    fix = SLICE_STEP_TO_CONV
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         row = context.rows.get("V02")
@@ -55,6 +57,7 @@ class SliceStride(LayerRule):
             value=stride,
             limit=row.values["stride"],
             advice="Write it as a convolution of that stride with one-hot weights.",
+            fix=SLICE_STEP_TO_CONV if layer.inputs[0].rank == 4 and 0 not in stride else None,
         )
 
 
