@@ -26,8 +26,20 @@ if TYPE_CHECKING:
 
 __all__ = ["NORMALISATIONS", "Norm", "build_deviation", "build_scaled", "norm_at", "root_by_division"]
 
-NORMALISATIONS = ("GroupNormalization", "InstanceNormalization", "LayerNormalization", "ReduceMean")
+NORMALISATIONS = (
+    "GroupNormalization",
+    "InstanceNormalization",
+    "LayerNormalization",
+    "LogSoftmax",
+    "LpNormalization",
+    "ReduceMean",
+)
 """Where they begin; ReduceMean is the first node of one that is written out."""
+
+_LACKING = {
+    "LogSoftmax": "the DLA lacks LOG in every version",
+    "LpNormalization": "the DLA lacks a norm of which 0 is a value: without an epsilon neither POW nor DIV takes it",
+}
 
 _POINT = Window((1, 1), (1, 1), (0, 0), (0, 0), (1, 1))
 _ROUNDS = 5
@@ -57,6 +69,8 @@ class Norm:
 
 def norm_at(node: ir.Node, context: RewriteContext) -> Norm | Refusal | None:
     """The normalisation that begins at `node`; None if none does."""
+    if node.op_type in _LACKING:
+        return Refusal(_LACKING[node.op_type])
     value = node.inputs[0]
     shape = context.shape(value)
     written_out = _written_out(node, context) if node.op_type == "ReduceMean" else None

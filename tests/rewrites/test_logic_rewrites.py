@@ -1,0 +1,158 @@
+"""logic-to-arithmetic, where-to-slices, where-to-arithmetic and topk-to-reduce-max."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from builders import network, node, run_onnx
+from orinport.rewrites.catalogue import (
+    layer_norm_to_div,
+    logic_to_arithmetic,
+    topk_to_reduce_max,
+    where_to_arithmetic,
+    where_to_slices,
+)
+from rewrites.harness import SEEDS, Draw, Pattern, apply_to, check_refused, check_rewrite
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def generate_logic(draw: Draw) -> Pattern:
+    kind = draw.choose(["And", "Or", "Xor", "Not"])
+    shape = draw.shape(draw.choose([2, 3, 4]), 1, 5)
+    inputs: dict[str, Any] = {"p": (shape, np.bool_)}
+    constants = {}
+    names = ["p"]
+    if kind != "Not":
+        other = tuple(size if draw.chance(0.7) else 1 for size in shape)
+        names.append("q")
+        if draw.chance(0.3):
+            constants["q"] = np.asarray(draw.rng.integers(0, 2, other), np.bool_)
+        else:
+            inputs["q"] = (other, np.bool_)
+    nodes = [node(kind, names, "r"), node("Cast", ["r"], "y", to=1)]
+    if draw.chance(0.3):
+        nodes = [node(kind, names, "r"), node("Where", ["r", "x", "z"], "y")]
+        inputs |= {"x": shape, "z": shape}
+        draw.dtype = np.float32
+    return Pattern(nodes, inputs, ["y"], constants, draw.opset(9 if kind != "Or" else 12))
+
+
+def generate_slices(draw: Draw) -> Pattern:
+    shape = draw.shape(4, 2, 5)
+    axis = draw.integer(1, 3)
+    form = [1, 1, 1, 1]
+    form[axis] = shape[axis]
+    mask = draw.rng.integers(0, 2, form).astype(np.bool_)
+    if draw.chance(0.4):
+        mask = mask.reshape(mask.shape[draw.integer(0, 1) :])
+    mask = np.ascontiguousarray(np.broadcast_to(mask, shape)) if draw.chance(0.2) else mask
+    nodes = [node("Where", ["m", "x", "z"], "y")]
+    mixed = bool(mask.any() and not mask.all())
+    if draw.chance(0.3):
+        nodes.append(node("Where", ["m", "z", "x"], "w"))
+    outputs = [each.output[0] for each in nodes]
+    inputs = {"x": shape, "z": shape}
+    return Pattern(nodes, inputs, outputs, {"m": mask}, draw.opset(), applies=mixed or None)
+
+
+def generate_where(draw: Draw) -> Pattern:
+    draw.dtype = np.float32
+    shape = draw.shape(draw.choose([3, 4]), 2, 5)
+    inputs: dict[str, Any] = {}
+    constants: dict[str, np.ndarray] = {}
+    small = tuple(size if draw.chance(0.7) else 1 for size in shape)
+    if draw.chance(0.5):
+        constants["m"] = draw.rng.integers(0, 2, small).astype(np.bool_)
+    else:
+        inputs["m"] = (small, np.bool_)
+    kinds = draw.choose([("x", "c"), ("c", "x"), ("x", "z"), ("x", "0"), ("0", "x")])
+    names = []
+    for kind in kinds:
+        if kind in ("x", "z"):
+            inputs[kind] = shape
+        else:
+            constants[kind] = np.asarray(0.0 if kind == "0" else draw.choose([-5.0, -10000.0, 1.0]), draw.dtype)
+        names.append(kind)
+    nodes = [node("Where", ["m", *names], "y")]
+    return Pattern(nodes, inputs, ["y"], constants, draw.opset(), special=False, overflow=False)
+
+
+def generate_topk(draw: Draw) -> Pattern:
+    draw.dtype = np.float32
+    shape = draw.shape(draw.choose([2, 3, 4]), 1, 6)
+    axis = draw.integer(-len(shape), len(shape) - 1)
+    opset = draw.opset(11)
+    attributes = {"axis": axis, "largest": draw.integer(0, 1)}
+    nodes = [node("TopK", ["x", "k"], ["y", "places"], **attributes)]
+    return Pattern(nodes, {"x": shape}, ["y"], {"k": np.asarray([1])}, opset, applies=None, nan=False)
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+@pytest.mark.parametrize(
+    ("module", "generate"),
+    [
+        (logic_to_arithmetic, generate_logic),
+        (where_to_slices, generate_slices),
+        (where_to_arithmetic, generate_where),
+        (topk_to_reduce_max, generate_topk),
+    ],
+    ids=lambda each: getattr(each, "__name__", "").rpartition(".")[2],
+)
+def test_equal(module: Any, generate: Any, seeds: Sequence[int]) -> None:
+    check_rewrite(module.REWRITE, generate, seeds)
+
+
+def where(mask: Any, shape: Sequence[int] = (1, 3, 3, 3)) -> Any:
+    nodes = [node("Where", ["m", "x", "z"], "y")]
+    return network(nodes, {"x": tuple(shape), "z": tuple(shape)}, ["y"], {"m": np.asarray(mask)})
+
+
+@pytest.mark.parametrize("axis", [1, 2, 3])
+def test_the_axis_is_not_guessed(axis: int) -> None:
+    """Channels, height and width have one size."""
+    form = [1, 1, 1, 1]
+    form[axis] = 3
+    mask = np.asarray([True, False, True]).reshape(form)
+    model, log = apply_to(where(mask), where_to_slices.REWRITE)
+    assert log.applied
+    rng = np.random.default_rng(0)
+    feeds = {name: rng.standard_normal((1, 3, 3, 3)).astype(np.float32) for name in "xz"}
+    assert np.array_equal(run_onnx(ir.to_proto(model.ir), feeds)[0], np.where(mask, feeds["x"], feeds["z"]))
+
+
+def test_an_infinity_that_is_not_chosen_stays_out() -> None:
+    model, _ = apply_to(where(np.asarray([True, False, True]).reshape(1, 3, 1, 1)), where_to_slices.REWRITE)
+    x = np.full((1, 3, 3, 3), 1.0, np.float32)
+    x[:, 1] = -np.inf
+    found = run_onnx(ir.to_proto(model.ir), {"x": x, "z": np.zeros_like(x)})[0]
+    assert np.isfinite(found).all()
+
+
+def test_refused() -> None:
+    several = where(np.eye(3, dtype=bool).reshape(1, 1, 3, 3))
+    check_refused(several, where_to_slices.REWRITE, "several axes")
+    batch = where(np.asarray([True, False]).reshape(2, 1, 1, 1), (2, 3, 3, 3))
+    check_refused(batch, where_to_slices.REWRITE, "along the batch")
+    filled = network(
+        [node("Where", ["m", "x", "c"], "y")],
+        {"x": (1, 3, 3, 3), "m": ((1, 3, 3, 3), np.bool_)},
+        ["y"],
+        {"c": np.asarray(-np.inf, np.float32)},
+    )
+    check_refused(filled, where_to_arithmetic.REWRITE, "holds an infinity")
+    check_refused(filled, where_to_slices.REWRITE, "known at run time only")
+    for count, outputs, words in ((2, ["y"], "k is 2"), (1, ["y", "places"], "places are used")):
+        proto = network([node("TopK", ["x", "k"], ["y", "places"])], {"x": (2, 5)}, outputs, {"k": np.asarray([count])})
+        check_refused(proto, topk_to_reduce_max.REWRITE, words)
+    best = network([node("ArgMax", ["x"], "y", axis=1)], {"x": (2, 5)}, ["y"])
+    check_refused(best, topk_to_reduce_max.REWRITE, "returns no places")
+    logs = network([node("LogSoftmax", ["x"], "y", axis=1)], {"x": (2, 5)}, ["y"])
+    check_refused(logs, layer_norm_to_div.REWRITE, "lacks LOG")
+    unit = network([node("LpNormalization", ["x"], "y", axis=1)], {"x": (2, 5)}, ["y"])
+    check_refused(unit, layer_norm_to_div.REWRITE, "without an epsilon")
