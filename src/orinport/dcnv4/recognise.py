@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Recognised", "recognise"]
 
+_SLACK = 1e-2
+"""Pixels by which a padding that is worked out from rounded constants may miss a whole number."""
 _SIDES = range(1, 33)
 """Kernel heights and widths that are tried."""
 
@@ -207,10 +209,12 @@ def _along_axis(
         dilations = [round(float(line[0, apart] - line[0, 0]) / (factor * (places[apart] - places[0])))]
     for dilation in dilations:
         half = dilation * (kernel - 1) // 2
-        padding = round(half + factor * (places[0] * dilation - half) - float(line[0, 0]))
+        exact = half + factor * (places[0] * dilation - half) - float(line[0, 0])
+        padding = round(exact)
         room = size + 2 * padding - dilation * (kernel - 1) - 1
         stride = round(float(line[1, 0] - line[0, 0])) if outputs > 1 else max(1, room + 1)
-        if stride > 0 and padding >= 0 and room >= 0 and room // stride + 1 == outputs:
+        fits = stride > 0 and padding >= 0 and room >= 0 and room // stride + 1 == outputs
+        if fits and abs(exact - padding) < _SLACK:
             return stride, padding, dilation
     return None
 
