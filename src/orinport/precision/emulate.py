@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from orinport.model.layer import Layer
     from orinport.model.model import Model
 
-__all__ = ["Arithmetic", "Emulated", "Shown", "arithmetic_of", "emulate"]
+__all__ = ["Arithmetic", "Emulated", "Shown", "Weights", "arithmetic_of", "emulate"]
 
 _OPSET = 11
 """Round, and Clip with its bounds as inputs."""
@@ -52,6 +52,10 @@ _NUDGE = 1 + 2.0**-50
 _SUBGRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 _OTHER_FLOATS = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE})
 _PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+
+
+Weights = tuple["NDArray[np.int8]", "NDArray[np.float64]", "NDArray[np.int64]"]
+"""Integers (output channels, inputs), the accumulator's step and the bias of each output channel."""
 
 
 class Arithmetic(str, Enum):
@@ -117,10 +121,13 @@ def _is_int8(layer: Layer, scales: Scales) -> bool:
     return all(tensor.name in scales for tensor in tensors)
 
 
-def emulate(model: Model, arithmetic: Mapping[str, Arithmetic], scales: Scales) -> Emulated:
+def emulate(
+    model: Model, arithmetic: Mapping[str, Arithmetic], scales: Scales, *, known: dict[Any, Weights] | None = None
+) -> Emulated:
     """The emulation of `model`; nodes that `arithmetic` does not name compute in FP32.
 
-    Raises OrinportError for networks with subgraphs, and for opsets below 11.
+    `known` keeps quantised weights from one emulation of the same network to the next. Raises OrinportError for
+    networks with subgraphs, in other types than FP32, and for opsets below 11.
     """
     if model.opset < _OPSET:
         raise OrinportError(
@@ -139,7 +146,7 @@ def emulate(model: Model, arithmetic: Mapping[str, Arithmetic], scales: Scales) 
             f"Emulation takes networks in FP32, and {other.name!r} is {other.dtype!s}.",
             "Emulate the network from before its conversion.",
         )
-    work = _Emulator(model, arithmetic, scales)
+    work = _Emulator(model, arithmetic, scales, {} if known is None else known)
     work.run()
     return Emulated(work.result(), work.shown(), dict(arithmetic))
 
@@ -172,8 +179,10 @@ _MOVERS = frozenset(
 class _Emulator:
     """Builds the emulation node by node, in the order of the network."""
 
-    def __init__(self, model: Model, arithmetic: Mapping[str, Arithmetic], scales: Scales) -> None:
-        self.model, self.arithmetic, self.scales = model, arithmetic, scales
+    def __init__(
+        self, model: Model, arithmetic: Mapping[str, Arithmetic], scales: Scales, known: dict[Any, Weights]
+    ) -> None:
+        self.model, self.arithmetic, self.scales, self.known = model, arithmetic, scales, known
         self.nodes: list[ir.Node] = []
         self.initializers: dict[tuple[Any, ...], ir.Value] = {}
         self.held: dict[ir.Value, _Held] = {}
@@ -437,12 +446,10 @@ class _Emulator:
             return False
         x = self.integers(source)
         held = self.held[source]
-        rows = form.rows(weights)
-        offset = np.zeros(form.kernels) if bias is None else np.broadcast_to(bias.reshape(-1), form.kernels)
-        steps = _weight_steps(rows, offset, held.scale)
-        numbers = quantize(np.asarray(rows, np.float32) / steps[:, None], 1.0, (-LEVELS, LEVELS))
-        units = np.float64(held.scale) * steps.astype(np.float64)
-        adds = np.array([bias_of(float(b), float(unit)) for b, unit in zip(offset, units, strict=True)], np.int64)
+        key = node, held.scale
+        if key not in self.known:
+            self.known[key] = _quantized_weights(form, weights, bias, held.scale)
+        numbers, units, adds = self.known[key]
         sums = self._sums(node, form, x, numbers, adds, held)
         shape = form.broadcast(len(shape_of(node.outputs[0]) or ()))
         if self._scale(node.outputs[0]) is None:
@@ -458,7 +465,7 @@ class _Emulator:
         return True
 
     def _sums(
-        self, node: ir.Node, form: _Form, x: ir.Value, numbers: NDArray[np.int64], bias: NDArray[np.int64], held: _Held
+        self, node: ir.Node, form: _Form, x: ir.Value, numbers: NDArray[np.int8], bias: NDArray[np.int64], held: _Held
     ) -> ir.Value:
         """The accumulator with the bias, exact: in FP32 if it fits; if not, in parts that are added up in FP64."""
         whole = _bound(numbers, held) + np.abs(bias)
@@ -690,15 +697,25 @@ class _Form:
         """The shape in which one number an output channel broadcasts against a result of this rank."""
         return (-1,) if self.last else (-1, *[1] * (rank - 2))
 
-    def cut(self, rows: NDArray[np.int64], fits: Callable[[NDArray[np.int64]], bool]) -> list[NDArray[np.int64]]:
+    def cut(self, rows: NDArray[np.int8], fits: Callable[[NDArray[np.int8]], bool]) -> list[NDArray[np.int8]]:
         """Rows that add up to `rows`, each with zeros for a run of inputs, as few halvings as it takes to fit."""
         count = 1
         parts = [rows]
         while count < rows.shape[1] and not all(fits(part) for part in parts):
             count *= 2
             owner = np.arange(rows.shape[1]) * count // rows.shape[1]
-            parts = [np.where(owner == number, rows, 0) for number in range(count)]
+            parts = [np.where(owner == number, rows, np.int8(0)) for number in range(count)]
         return parts
+
+
+def _quantized_weights(form: _Form, weights: NDArray[Any], bias: NDArray[Any] | None, scale: float) -> Weights:
+    """Integers of rows, the accumulator's step of each, and the bias in such steps."""
+    rows = np.asarray(form.rows(weights), np.float32)
+    offset = np.zeros(form.kernels) if bias is None else np.broadcast_to(bias.reshape(-1), form.kernels)
+    steps = _weight_steps(rows, offset, scale)
+    units = np.float64(scale) * steps.astype(np.float64)
+    adds = np.array([bias_of(float(b), float(unit)) for b, unit in zip(offset, units, strict=True)], np.int64)
+    return quantize(rows / steps[:, None], 1.0, (-LEVELS, LEVELS)).astype(np.int8), units, adds
 
 
 def _weight_steps(rows: NDArray[Any], bias: NDArray[Any], input_scale: float) -> NDArray[np.float32]:
@@ -710,10 +727,10 @@ def _weight_steps(rows: NDArray[Any], bias: NDArray[Any], input_scale: float) ->
     return np.where(steps > np.finfo(np.float32).tiny, steps, for_bias).astype(np.float32)
 
 
-def _bound(rows: NDArray[np.int64], held: _Held) -> NDArray[np.int64]:
+def _bound(rows: NDArray[np.int8], held: _Held) -> NDArray[np.int64]:
     """The largest magnitude that any partial sum of a row can have."""
-    positive = np.maximum(rows, 0).sum(axis=1)
-    negative = np.maximum(-rows, 0).sum(axis=1)
+    positive = np.maximum(rows, 0).sum(axis=1, dtype=np.int64)
+    negative = -np.minimum(rows, 0).sum(axis=1, dtype=np.int64)
     low, high = -min(held.low, 0), max(held.high, 0)
     bound: NDArray[np.int64] = np.maximum(positive * high + negative * low, positive * low + negative * high)
     return bound

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orinport.model.layer import LayerKind
-from orinport.precision.emulate import Arithmetic, Emulated, emulate
+from orinport.precision.emulate import Arithmetic, Emulated, Weights, emulate
 from orinport.precision.emulate_measure import Runner, outputs_of, restrict, snr_of, with_outputs
 
 if TYPE_CHECKING:
@@ -84,12 +84,13 @@ def rank(
 
     `outputs` are the tensors that count, by default the network's floating-point outputs.
     """
-    names = list(outputs) or _float_outputs(emulate(model, arithmetic, scales), model)
+    known: dict[Any, Weights] = {}
+    names = list(outputs) or _float_outputs(emulate(model, arithmetic, scales, known=known), model)
     if not names:
         return ()
     plain = Runner(with_outputs(model, set(names)))
     wanted = [plain.run(feeds) for feeds in samples]
-    before = _snr(model, arithmetic, scales, samples, wanted, names)
+    before = _snr(model, arithmetic, scales, samples, wanted, names, known)
     found = []
     tried = candidates(layers, arithmetic)
     for number, group in enumerate(tried):
@@ -97,7 +98,7 @@ def rank(
             progress(f"ranking: layer {number + 1} of {len(tried)}")
         nodes = tuple(node for layer in group for node in layer.nodes)
         changed = {**arithmetic, **dict.fromkeys(nodes, Arithmetic.FP16)}
-        after = _snr(model, changed, scales, samples, wanted, names)
+        after = _snr(model, changed, scales, samples, wanted, names, known)
         gain = 0.0 if after == before else after - before
         found.append(Sensitivity(group[0].name, tuple(layer.index for layer in group), nodes, after, gain))
     return tuple(sorted(found, key=lambda each: -each.gain_db))
@@ -112,7 +113,7 @@ def output_snr(
     """Lowest SNR of the network's floating-point outputs, in dB."""
     names = _float_outputs(emulate(model, arithmetic, scales), model)
     plain = Runner(with_outputs(model, set(names)))
-    return _snr(model, arithmetic, scales, samples, [plain.run(feeds) for feeds in samples], names)
+    return _snr(model, arithmetic, scales, samples, [plain.run(feeds) for feeds in samples], names, {})
 
 
 def _float_outputs(found: Emulated, model: Model) -> list[str]:
@@ -129,8 +130,9 @@ def _snr(
     samples: Sequence[Mapping[str, NDArray[Any]]],
     wanted: Sequence[Arrays],
     names: Sequence[str],
+    known: dict[Any, Weights],
 ) -> float:
-    found = emulate(model, arithmetic, scales)
+    found = emulate(model, arithmetic, scales, known=known)
     runner = Runner(restrict(found, names))
     had = []
     for feeds in samples:
