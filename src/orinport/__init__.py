@@ -1,7 +1,7 @@
 """orinport ports neural networks to NVIDIA Orin, on its DLA and its GPU.
 
-`check`, `prepare`, `predict`, `quantize` and `verify` each take a path, bytes, an `onnx.ModelProto` or an onnx_ir model and return
-a value; what a caller can get wrong is an `OrinportError`.
+`check`, `prepare`, `quantize`, `predict` and `verify` each take a path, bytes, an `onnx.ModelProto` or an onnx_ir
+model and return a value; `plan_matmul` takes sizes. What a caller can get wrong is an `OrinportError`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,17 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["MissingExtraError", "OrinportError", "__version__", "check", "plan_matmul", "predict", "prepare", "quantize", "verify"]
+__all__ = [
+    "MissingExtraError",
+    "OrinportError",
+    "__version__",
+    "check",
+    "plan_matmul",
+    "predict",
+    "prepare",
+    "quantize",
+    "verify",
+]
 
 _HOME = {
     "MissingExtraError": "orinport.errors",

@@ -12,10 +12,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from orinport import cli
 from orinport.cli import main
 
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
-COMMANDS = ("check", "explain", "prepare", "predict", "matmul", "build", "doctor", "profile", "explain-log", "report", "rewrite", "dcnv4", "classify", "verify", "targets")
+COMMANDS = tuple(cli._COMMANDS)
 
 
 @pytest.fixture

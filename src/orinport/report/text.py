@@ -153,7 +153,8 @@ def _tail(report: PrepareReport) -> list[str]:
     made, taken = ", ".join(tail.outputs), ", ".join(tail.inputs)
     return [
         clean(
-            f"tail cut: tail.onnx makes {made} from {taken}; {count(len(tail.nodes), 'node')}, {tail.share:.2%} of the MACs"
+            f"tail cut: tail.onnx makes {made} from {taken}; {count(len(tail.nodes), 'node')},"
+            f" {tail.share:.2%} of the MACs"
         )
     ]
 
