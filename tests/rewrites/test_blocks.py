@@ -140,7 +140,7 @@ def c2f() -> onnx.ModelProto:
     [
         (attention(), "fp16", [Safety.EXACT]),
         (decoder(), "fp16", [Safety.EXACT]),
-        (decoder(), "int8", [Safety.EXACT, Safety.TOLERANCE]),
+        (decoder(), "int8", [Safety.EXACT]),
         (pyramid(), "fp16", [Safety.EXACT]),
         (pyramid(), "int8", [Safety.EXACT]),
         (sequence(), "fp16", [Safety.EXACT]),

@@ -20,6 +20,7 @@ __all__ = [
     "CONV_STRIDE_TO_CHANNELS",
     "CONV_TRANSPOSE_TO_UNPADDED",
     "CUMSUM_TO_CONV",
+    "DECONV_TO_PHASES",
     "DIV_TO_MUL",
     "EINSUM_TO_PRODUCT",
     "FUSE_PAD",
@@ -60,6 +61,7 @@ CONV_SLICES_TO_CONVS: Final = ("conv-slices-to-convs", "exact")
 CONV_STRIDE_TO_CHANNELS: Final = ("conv-stride-to-channels", "exact")
 CONV_TRANSPOSE_TO_UNPADDED: Final = ("conv-transpose-to-unpadded", "exact")
 CUMSUM_TO_CONV: Final = ("cumsum-to-conv", "exact")
+DECONV_TO_PHASES: Final = ("deconv-to-phases", "exact")
 DIV_TO_MUL: Final = ("div-to-mul", "exact")
 EINSUM_TO_PRODUCT: Final = ("einsum-to-product", "exact")
 FUSE_PAD: Final = ("fuse-pad", "exact")

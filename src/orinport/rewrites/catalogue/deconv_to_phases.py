@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = ["REWRITE", "DeconvToPhases"]
 
+_JOINTS = frozenset({"Concat", "Slice", "Split"})
 _PLAIN = Window((1, 1), (1, 1), (0, 0), (0, 0), (1, 1))
 
 
@@ -124,10 +125,17 @@ class DeconvToPhases(Rewrite):
             weights = builder.constant(kernel, "weights")
             results.append(build_conv(builder, value, weights, bias, _window(row, column), group))
         joined = builder.op("Concat", *results, axis=1)
-        total = builder.shape(joined)[1]
-        ones = builder.constant(np.ones((total, 1, 1, 1), builder.numpy_dtype(value)), "ones")
-        apart = build_conv(builder, joined, ones, None, _PLAIN, total)  # no reshape may stand next to a Concat
-        return (build_steps(builder, apart, data.steps, builder.shape(match.outputs[0])),)
+        output = match.outputs[0]
+        made = build_steps(builder, _apart(joined, builder), data.steps, builder.shape(output))
+        joints = any(reader.op_type in _JOINTS for reader in builder.context.consumers(output))
+        return (_apart(made, builder) if joints else made,)
+
+
+def _apart(value: ir.Value, builder: Builder) -> ir.Value:
+    """The value through a depthwise convolution of ones: no reshape may stand next to a Slice or Concat (N05)."""
+    channels = builder.shape(value)[1]
+    ones = builder.constant(np.ones((channels, 1, 1, 1), builder.numpy_dtype(value)), "ones")
+    return build_conv(builder, value, ones, None, _PLAIN, channels)
 
 
 def _phases(data: Deconvolution, axis: int, size: int, result: int) -> tuple[_Phase, ...] | None:

@@ -15,7 +15,8 @@ Use padding 0 and cut the borders off with a Slice (in FP16 on the DLA), or use 
 
 ## Fix safety
 The rewrite conv-transpose-to-unpadded is exact: the same sums, with a Slice for what is cut off, one deconvolution a
-group, or a convolution where the stride is 1.
+group, or a convolution where the stride is 1. In INT8, which has no Slice, deconv-to-phases is exact too: a convolution
+for each phase of the stride.
 
 ## Source
 Rows D06a, D06b and D09: NvInfer.h, developer guides 8.4 and 8.5, current documentation; NVIDIA/TensorRT issue
@@ -27,9 +28,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
-from orinport.rules.fixes import CONV_TRANSPOSE_TO_UNPADDED
+from orinport.rules.fixes import CONV_TRANSPOSE_TO_UNPADDED, DECONV_TO_PHASES
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import between, bounds, by, finding, speaking, within
+from orinport.targets.target import Precision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,6 +56,9 @@ class DeconvolutionPadding(LayerRule):
         value = (*before, *after)
         if within(value, row):
             return
+        # In INT8 the DLA takes no Slice that could cut the border off.
+        int8 = context.precision is Precision.INT8 and max(layer["stride"]) > 1
+        fix = DECONV_TO_PHASES if int8 else CONV_TRANSPOSE_TO_UNPADDED
         yield finding(
             self,
             layer,
@@ -62,7 +67,7 @@ class DeconvolutionPadding(LayerRule):
             value=value,
             limit=bounds(row),
             advice="Use padding 0 and cut the borders off with a Slice, or use Resize and a convolution.",
-            fix=CONV_TRANSPOSE_TO_UNPADDED if layer["constant_kernel"] else None,
+            fix=fix if layer["constant_kernel"] else None,
         )
 
 

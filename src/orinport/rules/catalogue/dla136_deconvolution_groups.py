@@ -14,7 +14,8 @@ Fill the weight with zeros to a dense one (exact, more work), or use Resize and 
 
 ## Fix safety
 The rewrite conv-transpose-to-unpadded is exact: the same sums, with a Slice for what is cut off, one deconvolution a
-group, or a convolution where the stride is 1.
+group, or a convolution where the stride is 1. In INT8, which has no Slice, deconv-to-phases is exact too: a convolution
+for each phase of the stride.
 
 ## Source
 Row D07a: NvInfer.h from 7.1.3 on, developer guides 8.4 and 8.5, current documentation.
@@ -25,9 +26,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
-from orinport.rules.fixes import CONV_TRANSPOSE_TO_UNPADDED
+from orinport.rules.fixes import CONV_TRANSPOSE_TO_UNPADDED, DECONV_TO_PHASES
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import between, bounds, finding
+from orinport.targets.target import Precision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,6 +54,9 @@ class DeconvolutionGroups(LayerRule):
         groups = layer["groups"]
         if low <= groups <= high:
             return
+        # In INT8 the DLA takes no Slice that could cut the border off.
+        int8 = context.precision is Precision.INT8 and max(layer["stride"]) > 1
+        fix = DECONV_TO_PHASES if int8 else CONV_TRANSPOSE_TO_UNPADDED
         yield finding(
             self,
             layer,
@@ -60,7 +65,7 @@ class DeconvolutionGroups(LayerRule):
             value=groups,
             limit=high,
             advice="Fill the weight with zeros to a dense one, or use Resize and a depthwise convolution.",
-            fix=CONV_TRANSPOSE_TO_UNPADDED if layer["constant_kernel"] else None,
+            fix=fix if layer["constant_kernel"] else None,
         )
 
 
