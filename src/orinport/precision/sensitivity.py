@@ -28,6 +28,7 @@ __all__ = ["Sensitivity", "candidates", "output_snr", "rank"]
 Arrays = dict[str, "NDArray[Any]"]
 
 _LEADERS = frozenset({LayerKind.CONVOLUTION, LayerKind.DECONVOLUTION, LayerKind.FULLY_CONNECTED, LayerKind.ELEMENTWISE})
+_MOVING = frozenset({LayerKind.SHUFFLE, LayerKind.IDENTITY, LayerKind.SQUEEZE, LayerKind.UNSQUEEZE, LayerKind.CAST})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,10 @@ class Sensitivity:
 
 
 def candidates(layers: Sequence[Layer], arithmetic: Mapping[str, Arithmetic]) -> tuple[tuple[Layer, ...], ...]:
-    """The layers that compute in INT8, each with the ReLU or Clip that is fused with it."""
+    """The layers that compute in INT8, each with the ReLU or Clip that is fused with it.
+
+    Layers that only hand on values are left out: FP16 has nothing to gain there.
+    """
     running = [layer for layer in layers if not layer.folds and layer.nodes]
     readers: dict[str, int] = {}
     for layer in running:
@@ -55,7 +59,7 @@ def candidates(layers: Sequence[Layer], arithmetic: Mapping[str, Arithmetic]) ->
             readers[tensor.name] = readers.get(tensor.name, 0) + 1
     groups: dict[str, list[Layer]] = {}
     for layer in running:
-        if not all(arithmetic.get(node) is Arithmetic.INT8 for node in layer.nodes):
+        if _hands_on(layer) or not all(arithmetic.get(node) is Arithmetic.INT8 for node in layer.nodes):
             continue
         name = layer.runtime_inputs[0].name if layer.runtime_inputs else ""
         leader = groups.get(name) if readers.get(name) == 1 and _fuses(layer) else None
@@ -64,6 +68,10 @@ def candidates(layers: Sequence[Layer], arithmetic: Mapping[str, Arithmetic]) ->
         else:
             groups[layer.outputs[0].name] = [layer]
     return tuple(tuple(group) for group in groups.values())
+
+
+def _hands_on(layer: Layer) -> bool:
+    return layer.kind in _MOVING or (layer.kind is LayerKind.POOLING and layer["type"] == "MAX")
 
 
 def _fuses(layer: Layer) -> bool:
