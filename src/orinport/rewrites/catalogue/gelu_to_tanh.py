@@ -2,6 +2,7 @@
 
 ## What it does
 Gelu becomes its tanh form, and Erf (of which PyTorch's exporter makes GELU) the Tanh of an odd polynomial of degree 3.
+Where shape movers took away the rank of 4, they wait until it is done: neither would help alone.
 
 ## Why
 The DLA has Tanh, but neither Erf nor Gelu.
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orinport.rewrites.catalogue._approximations import tanh_argument
+from orinport.rewrites.catalogue._movers import chain_into
 from orinport.rewrites.catalogue._scalars import add, multiply
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 
@@ -56,18 +58,27 @@ class GeluToTanh(Rewrite):
             return Refusal("the shape is not known")
         if not context.is_float(node.inputs[0]):
             return Refusal(f"the DLA does not compute in {context.dtype(node.inputs[0])}")
-        return Match((node,), (node.outputs[0],))
+        value = node.inputs[0]
+        chain = None if value is None or context.rank(value) == 4 else chain_into(value, context, rank=4)
+        source, back, movers = (value, None, ()) if chain is None else chain
+        return Match((node, *movers), (node.outputs[0],), (source, back))
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
-        node = match.nodes[0]
-        value = node.inputs[0]
-        assert value is not None
-        slope, cubic = tanh_argument()
-        if node.op_type == "Erf":
-            return (_tanh(builder, value, slope, cubic),)
-        root = float(np.sqrt(0.5))
-        gate = add(builder, _tanh(builder, value, slope * root, cubic * root**3), 1.0)
-        return (builder.op("Mul", multiply(builder, value, 0.5), gate),)
+        value, back = match.data
+        made = _erf(builder, value) if match.nodes[0].op_type == "Erf" else _gelu(builder, value)
+        return (made if back is None else builder.shuffle(made, back),)
+
+
+def _erf(builder: Builder, value: ir.Value) -> ir.Value:
+    slope, cubic = tanh_argument()
+    return _tanh(builder, value, slope, cubic)
+
+
+def _gelu(builder: Builder, value: ir.Value) -> ir.Value:
+    slope, cubic = tanh_argument()
+    root = float(np.sqrt(0.5))
+    gate = add(builder, _tanh(builder, value, slope * root, cubic * root**3), 1.0)
+    return builder.op("Mul", multiply(builder, value, 0.5), gate)
 
 
 def _tanh(builder: Builder, value: ir.Value, slope: float, cubic: float) -> ir.Value:
