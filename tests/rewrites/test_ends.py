@@ -231,3 +231,14 @@ def test_chained_equal_wherever_the_cut_is(seeds: Sequence[int]) -> None:
             have = moved["output", name].from_board(found[name]) if ("output", name) in moved else found[name]
             np.testing.assert_allclose(have, want[name], rtol=1e-5, atol=1e-5, err_msg=f"seed {seed}")
     assert done > len(seeds) // 4
+
+
+def test_int8_bundles_have_tails_too(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", image=np.random.default_rng(3).standard_normal((4, 3, 32, 32)).astype(np.float32))
+    options = {"precision": "int8", "data": tmp_path / "data.npz", "cut_tail": True}
+    report = orinport.prepare(detector(), target=JP62, output=tmp_path / "b", **options)
+    assert report.tail is not None
+    assert report.tail.inputs == ("raw",)
+    scales = json.loads((tmp_path / "b/scales.json").read_text())
+    assert "raw" in json.dumps(scales)
+    assert orinport.verify(detector(), tmp_path / "b").equal
