@@ -16,7 +16,8 @@ A LayerNormalization node, a GridSample node, a TopK in a detection head.
 Rewrite the layer with kinds that the DLA takes, or end the part for the DLA before it.
 
 ## Fix safety
-The rewrites einsum-to-product, cumsum-to-conv and fuse-pad are exact; other kinds have none.
+The rewrites einsum-to-product, cumsum-to-conv and fuse-pad are exact, and so are gru-to-conv, lstm-to-conv and
+rnn-to-conv, which take the loops of these operators apart.
 
 ## Source
 Rows X01b, X05 and OP48: absence from NvInfer.h, from the guides and from the current documentation; operator
@@ -40,7 +41,15 @@ if TYPE_CHECKING:
     from orinport.rules.finding import Finding
     from orinport.rules.rule import Context
 
+_LOOP = (
+    "prepare unrolls RNN, GRU and LSTM into 1x1 convolutions and element-wise layers; end the part before other loops."
+)
+
 _ADVICE: Mapping[LayerKind, str] = {
+    LayerKind.TRIP_LIMIT: _LOOP,
+    LayerKind.RECURRENCE: _LOOP,
+    LayerKind.ITERATOR: _LOOP,
+    LayerKind.LOOP_OUTPUT: _LOOP,
     LayerKind.SCATTER: "With constant indices over channels: a product with a mask, plus a 1x1 convolution with one-hot"
     " weights.",
     LayerKind.TOPK: "Return the scores and take the best ones after the network.",
