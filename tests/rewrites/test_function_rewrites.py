@@ -1,4 +1,4 @@
-"""hard-activation-to-clip, clip-to-min-max, div-to-mul, pow-to-mul, reciprocal-to-div."""
+"""hard-activation-to-clip, clip-to-min-max, div-to-mul, pow-to-mul, reciprocal-to-div, sqrt-to-pow."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from orinport.rewrites.catalogue import (
     hard_activation_to_clip,
     pow_to_mul,
     reciprocal_to_div,
+    sqrt_to_pow,
 )
 from orinport.rewrites.driver import rewrite_model
 from orinport.rewrites.rewrite import Safety
@@ -96,6 +97,12 @@ def generate_reciprocal(draw: Draw) -> Pattern:
     return Pattern(nodes, {"x": shape}, ["y"], constants, draw.opset(13))
 
 
+def generate_sqrt(draw: Draw) -> Pattern:
+    shape = draw.shape(draw.choose([2, 3, 4, 4]), 1, 6)
+    nodes = [node("Abs", ["x"], "a"), node("Sqrt", ["a"], "y")]
+    return Pattern(nodes, {"x": shape}, ["y"], {}, draw.opset(12), special=False)
+
+
 @pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize(
     ("module", "generate"),
@@ -106,6 +113,7 @@ def generate_reciprocal(draw: Draw) -> Pattern:
         (div_to_mul, generate_div),
         (pow_to_mul, generate_pow),
         (reciprocal_to_div, generate_reciprocal),
+        (sqrt_to_pow, generate_sqrt),
     ],
     ids=lambda each: getattr(each, "__name__", "").rpartition(".")[2],
 )
@@ -157,6 +165,8 @@ def test_refused() -> None:
     several = one("Pow", {"c": np.arange(2, 14).astype(np.float32)}, "c")
     check_refused(several, pow_to_mul.REWRITE, "several exponents")
     old = as_target("orin-agx-64gb/jp6.0")
+    check_refused(one("Sqrt"), sqrt_to_pow.REWRITE, "lacks POW before", target=old)
+    check_refused(one("Sqrt"), sqrt_to_pow.REWRITE, "POW in FP16", target=as_target("orin-agx-64gb/jp6.2"))
     check_refused(one("Reciprocal"), reciprocal_to_div.REWRITE, "from TensorRT 10.3 on", target=old)
     integers = network([node("Neg", ["x"], "y")], {"x": ((2, 3), np.int32)}, ["y"])
     check_refused(integers, div_to_mul.REWRITE, "does not compute in")

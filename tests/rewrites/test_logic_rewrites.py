@@ -9,6 +9,8 @@ import onnx_ir as ir
 import pytest
 
 from builders import network, node, run_onnx
+from orinport.checking import as_precision, as_target, check_model, dla_judge
+from orinport.model.load import load
 from orinport.rewrites.catalogue import (
     layer_norm_to_div,
     logic_to_arithmetic,
@@ -16,6 +18,8 @@ from orinport.rewrites.catalogue import (
     where_to_arithmetic,
     where_to_slices,
 )
+from orinport.rewrites.driver import rewrite_model
+from orinport.rewrites.rewrite import Safety
 from rewrites.harness import SEEDS, Draw, Pattern, apply_to, check_refused, check_rewrite
 
 if TYPE_CHECKING:
@@ -132,6 +136,19 @@ def test_an_infinity_that_is_not_chosen_stays_out() -> None:
     x[:, 1] = -np.inf
     found = run_onnx(ir.to_proto(model.ir), {"x": x, "z": np.zeros_like(x)})[0]
     assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("form", [(1, 1, 3, 3), (1, 3, 1, 1), (1, 3, 3, 3)])
+def test_a_mask_fill_goes_to_the_dla(form: tuple[int, ...]) -> None:
+    mask = np.arange(int(np.prod(form))).reshape(form) % 2 == 0
+    nodes = [node("Relu", ["x"], "a"), node("Where", ["m", "f", "a"], "y")]
+    model = load(network(nodes, {"x": (1, 3, 3, 3)}, ["y"], {"m": mask, "f": np.asarray(-5, np.float32)}))
+    target, precision = as_target("orin-agx-64gb/jp6.2"), as_precision("fp16")
+    judge = dla_judge(target, precision, standalone=False)
+    consent = [Safety.EXACT, Safety.TOLERANCE]
+    result, log = rewrite_model(model, target=target, precision=precision, judge=judge, consent=consent)
+    assert log.counts()["where-to-arithmetic"] == 1
+    assert check_model(result, target, precision).all_dla
 
 
 def test_refused() -> None:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from orinport.rewrites.builder import Builder
     from orinport.rewrites.context import RewriteContext
 
-__all__ = ["REWRITE", "LayerNormToPow"]
+__all__ = ["REWRITE", "LayerNormToPow", "why_no_power"]
 
 
 class LayerNormToPow(Rewrite):
@@ -58,12 +58,8 @@ class LayerNormToPow(Rewrite):
         norm = norm_at(node, context)
         if norm is None or isinstance(norm, Refusal):
             return norm
-        if context.target is not None:
-            if "E03b" not in rows_for(context.target, context.precision):
-                return Refusal("the DLA lacks POW before TensorRT 10.3")
-            if context.precision is not Precision.INT8:
-                return Refusal("no document says that the DLA has POW in FP16")
-        return Match(norm.nodes, (norm.output,), norm)
+        reason = why_no_power(context)
+        return Refusal(reason) if reason else Match(norm.nodes, (norm.output,), norm)
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
         norm = match.data
@@ -71,6 +67,15 @@ class LayerNormToPow(Rewrite):
         inverse = builder.op("Pow", variance, number_like(builder, variance, -0.5))
         scaled = builder.op("Mul", deviation, spread(inverse, builder.shape(deviation), builder))
         return (build_scaled(norm, scaled, builder),)
+
+
+def why_no_power(context: RewriteContext) -> str:
+    """Why the target's DLA has no Pow in the precision asked for; empty if it has, or there is no target."""
+    if context.target is None:
+        return ""
+    if "E03b" not in rows_for(context.target, context.precision):
+        return "the DLA lacks POW before TensorRT 10.3"
+    return "" if context.precision is Precision.INT8 else "no document says that the DLA has POW in FP16"
 
 
 REWRITE = LayerNormToPow()

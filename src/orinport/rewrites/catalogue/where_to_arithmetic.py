@@ -23,7 +23,7 @@ Rows E01, E09 and K11 of the acceptance catalogue.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import onnx_ir as ir
+    from numpy.typing import NDArray
 
     from orinport.rewrites.builder import Builder
     from orinport.rewrites.context import RewriteContext
@@ -70,10 +71,11 @@ class WhereToArithmetic(Rewrite):
         assert no is not None
         dtype = builder.context.dtype(yes)
         assert dtype is not None
-        chosen = as_number(builder, condition, dtype)
-        known = builder.context.constant(chosen)
-        rest = builder.constant(1 - known, "mask") if known is not None else None
         shape = builder.shape(match.outputs[0])
+        flags = builder.context.constant(condition)
+        known = None if flags is None else _spread(flags.astype(builder.numpy_dtype(yes)), shape)
+        chosen = as_number(builder, condition, dtype) if known is None else builder.constant(known, "mask")
+        rest = None if known is None else builder.constant(1 - known, "mask")
         if rest is None and not _is_zero(no, builder):
             rest = builder.op("Sub", builder.like(chosen, 1.0), chosen)
         parts = []
@@ -89,6 +91,14 @@ class WhereToArithmetic(Rewrite):
         return (result,)
 
 
+def _spread(constant: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """A constant of one value, or one a channel, as it is; any other in the whole shape, as the DLA takes it."""
+    small = constant.reshape((1,) * (len(shape) - constant.ndim) + constant.shape)
+    if small.ndim != 4 or small.size == small.shape[1]:
+        return small
+    return np.ascontiguousarray(np.broadcast_to(small, shape))
+
+
 def _is_zero(value: ir.Value, builder: Builder) -> bool:
     constant = builder.context.constant(value)
     return constant is not None and not constant.any()
@@ -98,7 +108,8 @@ def _product(builder: Builder, branch: ir.Value, weight: ir.Value) -> ir.Value:
     """`branch * weight`, computed now if both are constant."""
     constants = builder.context.constant(branch), builder.context.constant(weight)
     if constants[0] is not None and constants[1] is not None:
-        return builder.constant(shrink(np.asarray(constants[0] * constants[1])), "part")
+        part = np.asarray(constants[0] * constants[1])
+        return builder.constant(_spread(shrink(part), part.shape), "part")
     return builder.op("Mul", branch, weight)
 
 
