@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import orinport
@@ -298,6 +298,21 @@ def test_rounding_does_not_grow_over_the_steps(kind: str) -> None:
     error = np.abs(want - have).max(axis=(1, 2, 3))
     assert error.max() < 16 * 2.0**-11
     assert error[32:].max() < 4 * max(error[:16].max(), 2.0**-11)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_networks_in_fp16(kind: str) -> None:
+    """Their recurrent layers are proved in FP16 too."""
+    proto = layer(kind, direction="bidirectional")
+    for tensor in proto.graph.initializer:
+        tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float16), tensor.name))
+    for value in (*proto.graph.input, *proto.graph.output):
+        value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
+    x = normal(3, 1, 4)
+    found = run_onnx(rewritten(proto, kind), {"x": x.astype(np.float16)})[0]
+    assert found.dtype == np.float16
+    want = run_onnx(layer(kind, direction="bidirectional"), {"x": x})[0]
+    assert np.abs(found.astype(np.float32) - want).max() < 2.0**-8
 
 
 # ---------------------------------------------------------------------------------------------- refusals

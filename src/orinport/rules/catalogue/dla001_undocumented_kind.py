@@ -41,9 +41,7 @@ if TYPE_CHECKING:
     from orinport.rules.finding import Finding
     from orinport.rules.rule import Context
 
-_LOOP = (
-    "prepare unrolls RNN, GRU and LSTM into 1x1 convolutions and element-wise layers; end the part before other loops."
-)
+_LOOP = "prepare unrolls RNN, GRU and LSTM into layers of the DLA; end the part before other loops."
 
 _ADVICE: Mapping[LayerKind, str] = {
     LayerKind.TRIP_LIMIT: _LOOP,
