@@ -67,7 +67,7 @@ def test_every_floating_point_tensor_is_watched(data: Path) -> None:
     scales = calibrate(model, data)
     assert set(scales.tensors) == names
     assert {each.origin for each in scales.tensors.values()} == {Origin.DATA}
-    assert scales.method == f"entropy on {SAMPLES} samples"
+    assert scales.method == f"percentile 99.99 on {SAMPLES} samples"
 
 
 @pytest.mark.parametrize(

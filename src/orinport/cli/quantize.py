@@ -39,8 +39,8 @@ class CalibrationFlags:
     """How data becomes ranges."""
 
     method: Annotated[
-        Literal["entropy", "min-max", "percentile", "mse"], Parameter(help="How a range follows from the values seen.")
-    ] = "entropy"
+        Literal["percentile", "min-max", "mse", "entropy"], Parameter(help="How a range follows from the values seen.")
+    ] = "percentile"
     percentile: Annotated[float, Parameter(help="For --method percentile: the share of values inside, in percent.")] = (
         99.99
     )

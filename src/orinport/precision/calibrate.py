@@ -48,7 +48,7 @@ _STATE_SECONDS = 20.0
 class CalibrationOptions:
     """How data is watched and how ranges follow from it."""
 
-    method: str = "entropy"
+    method: str = "percentile"
     percentile: float = 99.99
     jobs: int = 1
     """Processes."""
@@ -113,7 +113,7 @@ def calibrate(
     return scales_of(collected, method=chosen.method, percentile=chosen.percentile)
 
 
-def scales_of(collected: Collected, *, method: str = "entropy", percentile: float = 99.99) -> Scales:
+def scales_of(collected: Collected, *, method: str = "percentile", percentile: float = 99.99) -> Scales:
     """Scales from what was collected, with findings on tensors that were constant or not finite."""
     tensors: dict[str, Scale] = {}
     findings: list[Finding] = []

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 __all__ = ["METHODS", "entropy_bins", "find_range"]
 
-METHODS = ("entropy", "min-max", "percentile", "mse")
+METHODS = ("percentile", "min-max", "mse", "entropy")
 
 _ENTROPY_FOLD = 2
 _MSE_FOLD = 4
 _ENTROPY_LEVELS = 128
 
 
-def find_range(histogram: Histogram, method: str = "entropy", *, percentile: float = 99.99) -> float:
+def find_range(histogram: Histogram, method: str = "percentile", *, percentile: float = 99.99) -> float:
     """The dynamic range of a tensor; 0 if nothing but zeros was seen.
 
     Raises OrinportError for a method that does not exist and for percentiles outside (0, 100].
