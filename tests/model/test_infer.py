@@ -230,3 +230,14 @@ def test_subgraphs_are_inferred_too() -> None:
     assert model.outputs[0].dtype is DType.FP32
     inner = next(iter(model.graph)).attributes["body"].as_graph()
     assert [n.op_type for n in inner] == ["Add", "Identity"]
+
+
+@pytest.mark.parametrize("opset", [18, 21])
+def test_group_normalization_keeps_the_shape(opset: int) -> None:
+    """onnx infers nothing for it, nor for what comes behind."""
+    count = 4 if opset == 18 else 16
+    constants = {name: np.ones(count, np.float32) for name in "sb"}
+    nodes = [node("GroupNormalization", ["x", "s", "b"], "g", num_groups=4), node("Relu", ["g"], "y")]
+    model = load(network(nodes, {"x": (1, 16, 8, 12)}, ["y"], constants, opset=opset))
+    assert [tuple(value.shape or ()) for each in model.graph for value in each.outputs] == [(1, 16, 8, 12)] * 2
+    assert all(each.outputs[0].dtype == ir.DataType.FLOAT for each in model.graph)

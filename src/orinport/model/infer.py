@@ -34,6 +34,8 @@ __all__ = ["assign_types", "complete", "infer_proto", "is_registered", "register
 _FUNCTIONS: dict[tuple[str, str], Any] = {}
 _PROVIDERS = {"custom_op": "orinport.dcnv4.infer"}
 """Modules of ours that register the operators of a domain when they are imported, looked up at first sight."""
+_AS_FIRST_INPUT = frozenset({("", "GroupNormalization")})
+"""Operators that keep type and shape, and for which onnx infers nothing."""
 _SMALL = 1 << 12
 _MAX_RANK = 32
 
@@ -201,6 +203,11 @@ class _SingleNode:
         except Exception as error:  # onnx raises many kinds; the node stays unknown, and the rest goes on
             if all(value is None or _known(value) for value in node.inputs):
                 node.meta[DEFECT] = _first_line(error)
+        if (node.domain, node.op_type) in _AS_FIRST_INPUT and node.inputs and not _known(node.outputs[0]):
+            source, result = node.inputs[0], node.outputs[0]
+            if source is not None:
+                result.type = None if source.dtype is None else ir.TensorType(source.dtype)
+                result.shape = source.shape
 
     def _ask_onnx(self, node: ir.Node, schema: onnx.defs.OpSchema) -> None:
         proto = ir.serde.serialize_node(node)

@@ -94,7 +94,8 @@ class WhereToArithmetic(Rewrite):
 def _spread(constant: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """A constant of one value, or one a channel, as it is; any other in the whole shape, as the DLA takes it."""
     small = constant.reshape((1,) * (len(shape) - constant.ndim) + constant.shape)
-    if small.ndim != 4 or small.size == small.shape[1]:
+    dims: tuple[int, ...] = small.shape
+    if len(dims) != 4 or small.size == dims[1]:
         return small
     return np.ascontiguousarray(np.broadcast_to(small, shape))
 
