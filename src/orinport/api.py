@@ -248,10 +248,12 @@ def verify(
     if cases < 1:
         raise OrinportError(f"{cases} random inputs compare nothing.", "Use --cases 1 or more.")
     edges: tuple[EdgeMapping, ...] = ()
+    stated = 0.0
     path, names = candidate, [_name(reference), _name(candidate)]
     if isinstance(candidate, (str, Path)) and Path(candidate).is_dir():
         path = Path(candidate) / "model.onnx"
         edges = _read_edges(Path(candidate) / "report.json")
+        stated = _read_stated_error(Path(candidate) / "report.json")
     first = load(reference, shapes=shapes)
     second = load(path, shapes=None if edges else shapes)
     if path is not candidate and (Path(candidate) / "tail.onnx").is_file():
@@ -259,7 +261,16 @@ def verify(
 
         tail = load(Path(candidate) / "tail.onnx")
         second = chain(second, tail, [value.name or "" for value in first.graph.outputs])
-    return compare_models(first, second, edges, cases=cases, seed=seed, tolerance=tolerance, names=(names[0], names[1]))
+    return compare_models(
+        first,
+        second,
+        edges,
+        cases=cases,
+        seed=seed,
+        tolerance=tolerance,
+        allowance=stated,
+        names=(names[0], names[1]),
+    )
 
 
 def _emulated(
@@ -389,6 +400,15 @@ def _output_folder(model: Any, output: str | Path | None) -> Path:
 
 def _name(source: Any) -> str:
     return Path(source).name if isinstance(source, (str, Path)) else type(source).__name__
+
+
+def _read_stated_error(path: Path) -> float:
+    """What the approximations in a bundle state as their errors, added up."""
+    from orinport.files import decode_json
+    from orinport.rewrites.driver import find_rewrite
+
+    applied = decode_json(path.read_bytes()).get("rewrites", {}).get("applied", [])
+    return sum(find_rewrite(entry["rewrite"]).error for entry in applied if entry["safety"] == "tolerance")
 
 
 def _read_edges(path: Path) -> tuple[EdgeMapping, ...]:

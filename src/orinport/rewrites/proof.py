@@ -514,6 +514,7 @@ def compare_models(
     cases: int = 3,
     seed: int = 0,
     tolerance: float | None = None,
+    allowance: float = 0.0,
     names: tuple[str, str] = ("reference", "candidate"),
     threads: int = 2,
 ) -> VerifyReport:
@@ -521,14 +522,14 @@ def compare_models(
 
     `reference` and `candidate` are onnx_ir models (or `Model`s); the candidate's inputs and outputs are
     reached through `edges`. `tolerance` bounds the difference relative to an output's largest magnitude; by
-    default it follows from the types. If they differ, `diverges_at` names the first tensor, in the
-    candidate's order, that both have and that differs. Raises OrinportError if inputs or outputs do not fit,
-    or ONNX Runtime cannot run one of them.
+    default it follows from the types, and `allowance` comes on top of that. If they differ, `diverges_at` names
+    the first tensor, in the candidate's order, that both have and that differs. Raises OrinportError if inputs or
+    outputs do not fit, or ONNX Runtime cannot run one of them.
     """
     first, second = _graph_model(reference), _graph_model(candidate)
     moved = {(edge.kind, edge.name): edge for edge in edges}
     _require_fit(first, second, moved)
-    limit = _whole_tolerance(first, second) if tolerance is None else tolerance
+    limit = _whole_tolerance(first, second) + allowance if tolerance is None else tolerance
     outputs = [value.name or "" for value in first.graph.outputs]
     rng = np.random.default_rng(seed)
     feeds = []
