@@ -11,6 +11,7 @@ import pytest
 from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, create_calibrator
 
 from builders import network, node, small_cnn
+from dcnv4.networks import Guise, Writer
 from orinport.errors import OrinportError
 from orinport.model.load import load
 from orinport.precision import calibrate as room
@@ -224,3 +225,17 @@ def test_without_dask_the_extra_is_named(data: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(__import__("sys").modules, "distributed", None)
     with pytest.raises(OrinportError, match=r"orinport\[fleet\]"):
         calibrate(load(small_cnn()), data, options=CalibrationOptions(scheduler="tcp://127.0.0.1:1"))
+
+
+def test_networks_with_dcnv4(tmp_path: Path) -> None:
+    """The operator runs in its portable form, and every tensor of the given network keeps its name."""
+    proto = Writer(Guise(batch=1)).network()
+    model = load(proto)
+    shape = model.inputs[0].shape
+    assert shape is not None
+    np.save(tmp_path / "d.npy", np.random.default_rng(0).standard_normal((3, *shape[1:])).astype(np.float32))
+    scales = calibrate(model, tmp_path / "d.npy", options=CalibrationOptions(method="min-max"))
+    assert set(scales.tensors) == set(watched(model))
+    operators = [each.outputs[0].name for each in model.graph if each.domain]
+    assert len(operators) == 2
+    assert all(scales[str(name)].range > 0 for name in operators)

@@ -24,7 +24,7 @@ import numpy as np
 from orinport.errors import MissingExtraError, OrinportError
 from orinport.model.layer import DType
 from orinport.model.model import dtype_of, shape_of
-from orinport.model.save import copy_model, save
+from orinport.model.save import copy_model, save, to_proto
 from orinport.precision.calibrators import METHODS, find_range
 from orinport.precision.data import DataSpec, InputSpec, Samples, open_data
 from orinport.precision.findings import constant_activation, nonfinite_activation
@@ -175,7 +175,7 @@ def collect(
     names = watched(model)
     with tempfile.TemporaryDirectory(prefix="orinport-") as folder:
         path = Path(folder) / "watched.onnx"
-        save(_with_outputs(model, names), path)
+        _write(_with_outputs(model, names), path)
         threads = max(1, (os.cpu_count() or 1) // chosen.jobs)
         shards = [
             _Shard(
@@ -221,6 +221,20 @@ def _with_outputs(model: Model, names: Iterable[str]) -> Model:
             if value.name in wanted:
                 graph.outputs.append(value)
     return copy
+
+
+def _write(model: Model, path: Path) -> None:
+    """Write the network as ONNX Runtime takes it: operators of ours as standard ones."""
+    if all(domain in ("", "ai.onnx") for domain in {node.domain for node in model.ir.graph.all_nodes()}):
+        save(model, path)
+        return
+    from orinport.rewrites.proof import NotProvableError
+    from orinport.rewrites.proof import _runnable as runnable
+
+    try:
+        path.write_bytes(runnable(to_proto(model)).SerializeToString(deterministic=True))
+    except NotProvableError as error:
+        raise OrinportError(f"ONNX Runtime does not run the network: {error}.") from error
 
 
 def _groups(names: Mapping[str, int], megabytes: int) -> tuple[tuple[str, ...], ...]:
