@@ -60,12 +60,16 @@ def emulation_text(report: EmulationReport, style: Style = PLAIN) -> str:
 def _figures(row: TensorRow) -> str:
     parts = [f"SNR {row.snr_db:.1f} dB", f"cosine {row.cosine:.6f}", f"largest difference {row.max_abs:.3g}"]
     if row.saturated:
-        parts.append(f"{row.saturated:.2%} beyond its range")
+        parts.append(f"{_share(row.saturated)} beyond its range")
     if row.nonfinite:
         parts.append(f"{count(row.nonfinite, 'value')} not finite in fp32, left out")
     if row.broken:
         parts.append(f"{count(row.broken, 'value')} finite in fp32 alone")
     return ", ".join(parts)
+
+
+def _share(part: float) -> str:
+    return f"{part:.2%}" if part >= 1e-4 else "less than 0.01%"
 
 
 def _place(row: TensorRow) -> str:
@@ -81,8 +85,9 @@ def _ranges(report: EmulationReport) -> list[str]:
     if saturated:
         worst = saturated[0]
         lines.append(
-            f"{count(len(saturated), 'tensor')} {'saturates' if len(saturated) == 1 else 'saturate'}, most {clean(worst.name)}: {worst.saturated:.2%} of its values"
-            f" lie beyond {worst.range:.4g}, the largest is {worst.largest:.4g}"
+            f"{count(len(saturated), 'tensor')} {'saturates' if len(saturated) == 1 else 'saturate'}, most"
+            f" {clean(worst.name)}: {_share(worst.saturated)} of its values lie beyond {worst.range:.4g}, the largest is"
+            f" {worst.largest:.4g}"
         )
     if wasted:
         worst = wasted[0]
