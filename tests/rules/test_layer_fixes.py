@@ -255,3 +255,12 @@ def test_clips_name_their_rewrite(low: float, high: float, expected: str) -> Non
 def test_unary_operations_name_their_rewrite(op: str, target: tuple[str, str], expected: str | None) -> None:
     checked = layer(LayerKind.UNARY, (tensor("x"),), (tensor("y"),), op=op)
     assert fix("DLA023", checked, *target) == expected
+
+
+def test_a_rearrangement_that_returns_to_four_dimensions() -> None:
+    apart = renamed(shuffle((1, 16, 8, 8), (1, 4, 4, 8, 8)), 0, "x", "a", ("n0",))
+    moved = renamed(shuffle((1, 4, 4, 8, 8), (1, 4, 4, 8, 8)), 1, "a", "b", ("n1",))
+    joined = renamed(shuffle((1, 4, 4, 8, 8), (1, 16, 8, 8)), 2, "b", "c", ("n2",))
+    for checked in (apart, moved, joined):
+        assert fix("DLA190", checked, *JP62, layers=(apart, moved, joined)) == "rearrange-in-4d"
+    assert fix("DLA190", apart, *JP62, layers=(apart, moved)) is None

@@ -17,8 +17,9 @@ network has another rank, prepare moves the edge. A channel shuffle is a 1x1 con
 DepthToSpace a deconvolution with kernel = stride and one-hot weights, SpaceToDepth a strided convolution.
 
 ## Fix safety
-The rewrite windows-to-4d is exact: it writes a 1-D convolution or pool as a 2-D one, where the parser would put such a
-layer on either side.
+The rewrites are exact. rearrange-in-4d takes a rearrangement that begins and ends in four dimensions through 4-D
+tensors alone. windows-to-4d writes a 1-D convolution or pool as a 2-D one, where the parser would put such a layer on
+either side.
 
 ## Source
 Rows F01, F02, F03, G15b and OP43: developer guide 8.5, NvInfer.h, builder log of 10.3, operator table of
@@ -31,7 +32,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
-from orinport.rules.fixes import WINDOWS_TO_4D
+from orinport.rules.fixes import REARRANGE_IN_4D, WINDOWS_TO_4D
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import finding, holding
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from orinport.rules.finding import Finding
     from orinport.rules.rule import Context
 
+_FOUR = 4
 _WINDOWS = (LayerKind.CONVOLUTION, LayerKind.DECONVOLUTION, LayerKind.POOLING)
 _EDGE = "Keep the tensor (N, C, H, W); prepare moves the edge where only the output has another rank."
 _REARRANGE = "A fixed rearrangement of channels or blocks is a convolution or deconvolution with one-hot weights."
@@ -65,7 +67,7 @@ class ShuffleRank(LayerRule):
         if before == after == rank:
             return
         shapes = f"{list(data.shape)} to {list(result.shape)}"
-        fix = WINDOWS_TO_4D if _is_around_a_window(layer, context) else None
+        fix = _fix(layer, context)
         if before != rank:
             yield finding(
                 self,
@@ -105,6 +107,29 @@ class ShuffleRank(LayerRule):
             advice=_REARRANGE if after > rank else _EDGE,
             fix=fix,
         )
+
+
+def _fix(layer: Layer, context: Context) -> tuple[str, str] | None:
+    if _is_around_a_window(layer, context):
+        return WINDOWS_TO_4D
+    return REARRANGE_IN_4D if _returns_to_four(layer, context) else None
+
+
+def _returns_to_four(layer: Layer, context: Context) -> bool:
+    """True if shuffles alone lead from one 4-D tensor over this layer to another, and the batch stays."""
+    first = last = layer
+    while first.inputs[0].rank != _FOUR:
+        before = context.producers.get(first.inputs[0].name)
+        if before is None or before.kind is not LayerKind.SHUFFLE:
+            return False
+        first = before
+    while last.outputs[0].rank != _FOUR:
+        readers = context.consumers.get(last.outputs[0].name, ())
+        if len(readers) != 1 or readers[0].kind is not LayerKind.SHUFFLE:
+            return False
+        last = readers[0]
+    start, end = first.inputs[0].shape, last.outputs[0].shape
+    return start is not None and end is not None and start[0] == end[0]
 
 
 def _is_around_a_window(layer: Layer, context: Context) -> bool:
