@@ -467,3 +467,38 @@ def test_an_input_that_is_also_an_output_behind_a_pair() -> None:
 def test_data_beside_pairs_is_refused() -> None:
     with pytest.raises(OrinportError, match="scales of its own"):
         orinport.quantize(chain(), data="somewhere.npz")
+
+
+def test_weights_behind_a_transpose_become_constants_of_the_convolution() -> None:
+    """TensorFlow's exporter keeps weights as (h, w, in, out), quantised along the last axis, and turns them round."""
+    q = QuantisedNetwork()
+    w = q.weights("w", (3, 3, 4, 6), axis=3)
+    t = q.op("Transpose", [w], "t", perm=[3, 2, 0, 1])
+    q.op("Conv", [q.pair("x", 0.02), t], "y", pads=[1, 1, 1, 1])
+    proto = q.model(X, ["y"])
+    model, scales = strip(proto)
+    assert not scales.findings
+    convolution = next(each for each in model.graph if each.op_type == "Conv")
+    kernel = model.constant(convolution.inputs[1], limit=None)
+    assert kernel is not None
+    assert kernel.shape == (6, 4, 3, 3)
+    feeds = {"x": np.rint(random_feeds(proto)["x"] / S).clip(-100, 100).astype(np.float32) * np.float32(S)}
+    np.testing.assert_allclose(run_onnx(proto, feeds)[0], run_onnx(to_proto(model), feeds)[0], rtol=1e-4, atol=1e-4)
+
+
+def test_wrong_scales_of_weights_behind_a_transpose_are_told() -> None:
+    q = QuantisedNetwork()
+    t = q.op("Transpose", [q.weights("w", (3, 3, 4, 6), axis=3, factor=100.0)], "t", perm=[3, 2, 0, 1])
+    q.op("Conv", [q.pair("x", 0.02), t], "y", pads=[1, 1, 1, 1])
+    assert [f.code for f in strip(q.model(X, ["y"]))[1].findings] == ["Q004"]
+
+
+def test_scales_of_half_precision_networks() -> None:
+    """From opset 19 on a network in FP16 has quantisers with FP16 scales."""
+    q = QuantisedNetwork(opset=19)
+    d = q.pair("x", 0.02)
+    q.constants = {n: v.astype(np.float16) if v.dtype == np.float32 else v for n, v in q.constants.items()}
+    q.op("Relu", [d], "y")
+    model, scales = strip(q.model({"x": ((1, 4, 8, 8), np.float16)}, ["y"]))
+    assert scales["x"].value == float(np.float16(0.02))
+    assert [each.op_type for each in model.graph] == ["Relu"]

@@ -176,13 +176,9 @@ class _Stripper:
     def _compare(self, node: ir.Node, array: NDArray[np.float32]) -> None:
         """Remember weights whose scales are not max |w| / 127 of each output channel."""
         scale = self._parameter(node, 1)
-        reader = _reader(node.outputs[0])
-        if scale is None or reader is None or array.ndim < 2:
+        axis = _output_channels(node.outputs[0], array.ndim) if array.ndim > 1 else None
+        if scale is None or axis is None:
             return
-        axis = channel_axis(reader)
-        if axis is None:
-            return
-        axis %= array.ndim
         others = tuple(each for each in range(array.ndim) if each != axis)
         largest = np.abs(array.astype(np.float64)).max(axis=others)
         given = np.broadcast_to(
@@ -347,12 +343,18 @@ def _quantised(
     return result
 
 
-def _reader(value: ir.Value) -> ir.Node | None:
-    """The operator that reads weights, behind a Transpose or Reshape of them; None for several or none."""
+def _output_channels(value: ir.Value, rank: int) -> int | None:
+    """The axis of output channels of weights, behind a Transpose too; None where their readers do not say."""
     uses = list(value.uses())
-    if not uses or any(use.idx != 1 for use in uses):
+    if not uses:
         return None
-    return uses[0].node
+    node = uses[0].node
+    if node.op_type == "Transpose" and len(uses) == 1:
+        axis = _output_channels(node.outputs[0], rank)
+        order = node.attributes["perm"].as_ints() if "perm" in node.attributes else range(rank)[::-1]
+        return None if axis is None else order[axis]
+    axis = channel_axis(node) if all(use.idx == 1 for use in uses) else None
+    return None if axis is None else axis % rank
 
 
 def channel_axis(node: ir.Node) -> int | None:
