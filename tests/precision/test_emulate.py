@@ -16,6 +16,7 @@ from orinport.errors import OrinportError
 from orinport.model.load import load
 from orinport.precision import nvdla_arithmetic as nvdla
 from orinport.precision.emulate import Arithmetic, Emulated, emulate
+from orinport.precision.emulate_measure import Runner
 from orinport.precision.nvdla_arithmetic import Multiplier
 from orinport.precision.scales import Origin, Scale, Scales
 from orinport.targets.version import Version
@@ -38,6 +39,9 @@ def run(found: Emulated, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     proto = ir.to_proto(found.model)
     onnx.checker.check_model(proto)
     results = dict(zip([each.name for each in proto.graph.output], run_onnx(proto, feeds), strict=True))
+    if Arithmetic.INT8 in found.arithmetic.values():
+        for name, array in Runner(found.model, threads=1).run(feeds).items():
+            np.testing.assert_array_equal(array, results[name], "ONNX Runtime's optimisations change the emulation")
     return {name: {**feeds, **results}[each.output] for name, each in found.tensors.items()}
 
 

@@ -86,8 +86,8 @@ def _ranges(report: EmulationReport) -> list[str]:
         worst = saturated[0]
         lines.append(
             f"{count(len(saturated), 'tensor')} {'saturates' if len(saturated) == 1 else 'saturate'}, most"
-            f" {clean(worst.name)}: {_share(worst.saturated)} of its values lie beyond {worst.range:.4g}, the largest is"
-            f" {worst.largest:.4g}"
+            f" {clean(worst.name)}: {_share(worst.saturated)} of its values lie beyond {worst.range:.4g},"
+            f" the largest is {worst.largest:.4g}"
         )
     if wasted:
         worst = wasted[0]
