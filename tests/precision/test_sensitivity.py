@@ -270,3 +270,12 @@ def test_the_command(files: MappingProxyType[str, Path], capsys: pytest.CaptureF
     assert document["nodes"]["int8"] >= 4
     assert {row["name"] for row in document["tensors"]} >= {"x", "r1", "y"}
     assert main([*call, str(files["small"])]) != 0
+
+
+def test_a_range_that_is_the_largest_value_does_not_saturate() -> None:
+    x = np.full((1, 4), 6.0, np.float32)
+    proto = network([node("Relu", ["x"], "y")], {"x": x.shape}, ["y"])
+    step = Scale.of_range(6.0, Origin.DATA).value
+    row = rows_of(proto, {"x": step, "y": step}, {"x": x})["y"]
+    assert row.saturated == 0
+    assert row.snr_db > 100

@@ -164,6 +164,10 @@ def _kind(found: Emulated, node: ir.Node) -> Arithmetic:
     return found.arithmetic.get(display_name(node), Arithmetic.FP32)
 
 
+_ROUNDING = 1 + 2.0**-20
+"""A range that is the largest value itself may be a rounding below it."""
+
+
 class _Sums:
     """What adds up over samples."""
 
@@ -178,7 +182,7 @@ class _Sums:
         self.broken += int(finite.sum() - valid.sum())
         whole = np.abs(wanted[finite].astype(np.float64))
         self.count += whole.size
-        self.saturated += int((whole > bound).sum())
+        self.saturated += int((whole > bound * _ROUNDING).sum())
         self.largest = max(self.largest, float(whole.max(initial=0.0)))
         r, e = wanted[valid].astype(np.float64), had[valid].astype(np.float64)
         gap = r - e
