@@ -18,7 +18,7 @@ from orinport.rewrites.catalogue import (
     tile_to_concat,
 )
 from orinport.rewrites.driver import rewrite_model
-from rewrites.harness import SEEDS, Draw, Pattern, check_refused, check_rewrite
+from rewrites.harness import SEEDS, Draw, Pattern, apply_to, check_refused, check_rewrite
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -181,6 +181,25 @@ def test_takes_it_to_the_dla(proto: Any) -> None:
     assert not log.rolled_back
     report = check_model(result, target, precision)
     assert report.all_dla, [(row.layer.name, row.codes) for row in report.layers if row.verdict.value != "dla"]
+
+
+def test_what_stands_alone_stays_on_the_gpu() -> None:
+    """Nothing around it is 4-D; with a 4-D tensor behind it, it goes."""
+    nodes = [node("Abs", ["x"], "a"), node("Neg", ["x"], "b"), node("Concat", ["a", "b"], "y", axis=1)]
+    proto = network(nodes, {"x": (1, 20, 32)}, ["y"])
+    board = as_target("orin-agx-64gb/jp6.2")
+    check_refused(proto, concat_to_channels.REWRITE, "nothing around it is 4-D", target=board)
+    nodes.append(node("Reshape", ["y", "s"], "z"))
+    proto = network(nodes, {"x": (1, 20, 32)}, ["z"], {"s": np.asarray([1, 40, 32, 1])})
+    _, log = apply_to(proto, concat_to_channels.REWRITE, target=board)
+    assert log.applied
+
+
+def test_a_reshape_does_not_follow_a_joint() -> None:
+    heads = [node("Concat", ["x", "x"], "a", axis=1), node("Reshape", ["a", "s"], "b")]
+    nodes = [*heads, node("Concat", ["b", "b"], "y", axis=2)]
+    proto = network(nodes, {"x": (1, 4, 3, 3)}, ["y"], {"s": np.asarray([1, 8, 9])})
+    check_refused(proto, concat_to_channels.REWRITE, "may not follow", target=as_target("orin-agx-64gb/jp6.0"))
 
 
 def test_refused() -> None:

@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from math import prod
+from typing import TYPE_CHECKING
 
-__all__ = ["Board", "board_of"]
+from orinport.rewrites.catalogue._movers import chain_from
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import onnx_ir as ir
+
+    from orinport.rewrites.context import RewriteContext
+
+__all__ = ["ALONE", "Board", "board_of", "stands_alone"]
+
+ALONE = "nothing around it is 4-D, so it would only be copied to the DLA and back"
 
 Board = tuple[tuple[int, int, int, int], int]
 """A 4-D shape of the same order of elements, and where the axis is in it."""
@@ -18,3 +30,10 @@ def board_of(shape: tuple[int, ...], axis: int) -> Board:
     if len(before) <= 1:
         return (prod(before), size, after, 1), 1
     return (before[0], prod(before[1:]), size, after), 2
+
+
+def stands_alone(sources: Iterable[ir.Value], outputs: Iterable[ir.Value], context: RewriteContext) -> bool:
+    """On a board nothing is won: neither what it reads nor what its results become, over shape movers, is 4-D."""
+    if context.target is None or any(context.rank(source) == 4 for source in sources):
+        return False
+    return all(chain_from(output, 4, context) is None for output in outputs)

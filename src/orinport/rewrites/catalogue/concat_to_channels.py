@@ -13,7 +13,7 @@ heads that are joined along their anchors, `(1, 85, 6400)` and `(1, 85, 1600)`.
 
 ## Refused
 The batch of 4-D tensors as axis; shapes that are not known; integers; tensors that come from a Slice or Concat
-themselves, because the builder refuses a reshape directly behind one.
+themselves, because the builder refuses a reshape directly behind one; on a board, tensors around which nothing is 4-D.
 
 ## Safety
 exact: bit-equal.
@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orinport.rewrites.catalogue._axis import board_of
+from orinport.rewrites.catalogue._axis import ALONE, board_of, stands_alone
 from orinport.rewrites.catalogue._movers import absorb
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 from orinport.rewrites.shuffle import Shuffle
@@ -81,6 +81,8 @@ class ConcatToChannels(Rewrite):
                         f"{source.name!r} is sliced or concatenated itself, and a reshape may not follow that"
                     )
             parts.append((source, into))
+        if stands_alone((source for source, _ in parts), node.outputs, context):
+            return Refusal(ALONE)
         return Match((node, *dict.fromkeys(movers)), (node.outputs[0],), (parts, _into(result, axis).inverse()))
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:

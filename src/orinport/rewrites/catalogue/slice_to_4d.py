@@ -13,7 +13,8 @@ Queries, keys and values cut from `(3, 1, 8, 40, 15)`, which came from 360 chann
 `conv-slices-to-convs` makes convolutions of their own.
 
 ## Refused
-Bounds known at run time; several axes at once; steps other than 1, which `slice-step-to-conv` takes in 4-D; integers.
+Bounds known at run time; several axes at once; steps other than 1, which `slice-step-to-conv` takes in 4-D; integers;
+on a board, tensors around which nothing is 4-D.
 
 ## Safety
 exact: bit-equal.
@@ -26,7 +27,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orinport.rewrites.catalogue._axis import board_of
+from orinport.rewrites.catalogue._axis import ALONE, board_of, stands_alone
 from orinport.rewrites.catalogue._movers import absorb, chain_into
 from orinport.rewrites.catalogue._slices import numbers_of
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
@@ -72,6 +73,8 @@ class SliceTo4D(Rewrite):
             return channels
         board, place = board_of(shape, axis)
         source, into, movers = absorb(value, Shuffle.reshape(shape, board), context)
+        if stands_alone((source,), node.outputs, context):
+            return Refusal(ALONE)
         return Match((node, *movers), tuple(node.outputs), (source, into, place, ranges))
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:

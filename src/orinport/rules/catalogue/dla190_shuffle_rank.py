@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from orinport.rules.rule import Context
 
 _FOUR = 4
+_LONGEST = 8
+"""Shuffles in a row that are followed to either side."""
 _WINDOWS = (LayerKind.CONVOLUTION, LayerKind.DECONVOLUTION, LayerKind.POOLING)
 _EDGE = "Keep the tensor (N, C, H, W); prepare moves the edge where only the output has another rank."
 _REARRANGE = "A fixed rearrangement of channels or blocks is a convolution or deconvolution with one-hot weights."
@@ -118,18 +120,24 @@ def _fix(layer: Layer, context: Context) -> tuple[str, str] | None:
 def _returns_to_four(layer: Layer, context: Context) -> bool:
     """True if shuffles alone lead from one 4-D tensor over this layer to another, and the batch stays."""
     first = last = layer
-    while first.inputs[0].rank != _FOUR:
+    for _ in range(_LONGEST):
+        if first.inputs[0].rank == _FOUR:
+            break
         before = context.producers.get(first.inputs[0].name)
         if before is None or before.kind is not LayerKind.SHUFFLE:
             return False
         first = before
-    while last.outputs[0].rank != _FOUR:
+    for _ in range(_LONGEST):
+        if last.outputs[0].rank == _FOUR:
+            break
         readers = context.consumers.get(last.outputs[0].name, ())
         if len(readers) != 1 or readers[0].kind is not LayerKind.SHUFFLE:
             return False
         last = readers[0]
     start, end = first.inputs[0].shape, last.outputs[0].shape
-    return start is not None and end is not None and start[0] == end[0]
+    if start is None or end is None or len(start) != _FOUR or len(end) != _FOUR:
+        return False
+    return start[0] == end[0]
 
 
 def _is_around_a_window(layer: Layer, context: Context) -> bool:
