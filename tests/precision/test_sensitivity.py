@@ -279,3 +279,20 @@ def test_a_range_that_is_the_largest_value_does_not_saturate() -> None:
     row = rows_of(proto, {"x": step, "y": step}, {"x": x})["y"]
     assert row.saturated == 0
     assert row.snr_db > 100
+
+
+def test_scores_that_vanish_beside_coordinates_are_told(tmp_path: Path) -> None:
+    """One scale for a concatenation of large and small numbers: the ratio of the whole tensor looks fine."""
+    nodes = [node("Relu", ["a"], "p"), node("Relu", ["b"], "q"), node("Concat", ["p", "q"], "y", axis=1)]
+    path, scales, data = tmp_path / "head.onnx", tmp_path / "scales.json", tmp_path / "data.npz"
+    onnx.save(network(nodes, {"a": (1, 4, 8, 8), "b": (1, 16, 8, 8)}, ["y"]), path)
+    tensors = {"a": 2.5, "p": 2.5, "b": 0.008, "q": 0.008, "y": 2.5}
+    scales.write_text(json.dumps({"tensors": tensors}), encoding="utf-8")
+    rng = np.random.default_rng(0)
+    feeds = {"a": rng.uniform(50, 320, (2, 4, 8, 8)), "b": rng.uniform(0.1, 1, (2, 16, 8, 8))}
+    np.savez(data, **{name: array.astype(np.float32) for name, array in feeds.items()})
+    report = orinport.verify(path, emulate="dla-int8", scales=scales, data=data, target=TARGET)
+    row = report.output_rows[0]
+    assert row.snr_db > 30
+    assert row.vanished == pytest.approx(0.8)
+    assert "80.0% of its values become zero" in emulation_text(report)

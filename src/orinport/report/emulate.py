@@ -28,6 +28,8 @@ LIMITS = {
 """What an emulation cannot know, by precision."""
 
 _SHOWN = 10
+_TOLD = 0.05
+"""Share of values that become zero from which it is worth a word: scores beside coordinates in one tensor do."""
 _WASTED = 1 / 8
 """A range that is used below this loses three of seven bits."""
 
@@ -61,6 +63,8 @@ def _figures(row: TensorRow) -> str:
     parts = [f"SNR {row.snr_db:.1f} dB", f"cosine {row.cosine:.6f}", f"largest difference {row.max_abs:.3g}"]
     if row.saturated:
         parts.append(f"{_share(row.saturated)} beyond its range")
+    if row.vanished >= _TOLD:
+        parts.append(f"{row.vanished:.1%} of its values become zero")
     if row.nonfinite:
         parts.append(f"{count(row.nonfinite, 'value')} not finite in fp32, left out")
     if row.broken:
