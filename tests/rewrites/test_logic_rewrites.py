@@ -1,4 +1,4 @@
-"""logic-to-arithmetic, where-to-slices, where-to-arithmetic and topk-to-reduce-max."""
+"""logic-to-arithmetic, where-to-slices, scatter-to-slices, where-to-arithmetic and topk-to-reduce-max."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from orinport.model.load import load
 from orinport.rewrites.catalogue import (
     layer_norm_to_div,
     logic_to_arithmetic,
+    scatter_to_slices,
     topk_to_reduce_max,
     where_to_arithmetic,
     where_to_slices,
@@ -65,6 +66,24 @@ def generate_slices(draw: Draw) -> Pattern:
     return Pattern(nodes, inputs, outputs, {"m": mask}, draw.opset(), applies=mixed or None)
 
 
+def generate_scatter(draw: Draw) -> Pattern:
+    shape = draw.shape(4, 2, 5)
+    axis = draw.integer(1, 3)
+    count = draw.integer(1, shape[axis] - 1)
+    chosen = draw.rng.permutation(shape[axis])[:count]
+    if draw.chance(0.4):
+        chosen = chosen - shape[axis]
+    given = list(shape)
+    given[axis] = count
+    form = [1, 1, 1, 1]
+    form[axis] = count
+    indices = np.ascontiguousarray(np.broadcast_to(chosen.reshape(form), given)).astype(np.int64)
+    axis = axis - 4 if draw.chance(0.3) else axis
+    opset = draw.opset()
+    nodes = [node("Scatter" if opset < 11 else "ScatterElements", ["x", "i", "u"], "y", axis=axis)]
+    return Pattern(nodes, {"x": shape, "u": tuple(given)}, ["y"], {"i": indices}, opset)
+
+
 def generate_where(draw: Draw) -> Pattern:
     draw.dtype = np.float32
     shape = draw.shape(draw.choose([3, 4]), 2, 5)
@@ -103,6 +122,7 @@ def generate_topk(draw: Draw) -> Pattern:
     [
         (logic_to_arithmetic, generate_logic),
         (where_to_slices, generate_slices),
+        (scatter_to_slices, generate_scatter),
         (where_to_arithmetic, generate_where),
         (topk_to_reduce_max, generate_topk),
     ],
@@ -164,6 +184,17 @@ def test_refused() -> None:
     )
     check_refused(filled, where_to_arithmetic.REWRITE, "holds an infinity")
     check_refused(filled, where_to_slices.REWRITE, "known at run time only")
+    for indices, shape, words in (
+        ([[1, 1]], (1, 3, 2, 1), "stands twice"),
+        ([[0], [1]], (1, 2, 2, 1), "differ along another axis"),
+        ([[0]], (1, 3, 2, 1), "leave a part"),
+    ):
+        table = np.asarray(indices, np.int64).T[None, :, :, None]
+        if words == "stands twice":
+            table = np.broadcast_to(table, (1, 2, 2, 1)).copy()
+        scatter = node("ScatterElements", ["x", "i", "u"], "y", axis=1)
+        proto = network([scatter], {"x": shape, "u": table.shape}, ["y"], {"i": table})
+        check_refused(proto, scatter_to_slices.REWRITE, words)
     for count, outputs, words in ((2, ["y"], "k is 2"), (1, ["y", "places"], "places are used")):
         proto = network([node("TopK", ["x", "k"], ["y", "places"])], {"x": (2, 5)}, outputs, {"k": np.asarray([count])})
         check_refused(proto, topk_to_reduce_max.REWRITE, words)

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from orinport.rewrites.builder import Builder
     from orinport.rewrites.context import RewriteContext
 
-__all__ = ["constant_indices", "runs_of", "take"]
+__all__ = ["Run", "assemble", "constant_indices", "runs_of", "stretches_of", "take"]
+
+Run = tuple[bool, int, int]
+"""From the first of two values or the second, and (first, end) along the axis."""
 
 
 def constant_indices(node: ir.Node, context: RewriteContext) -> NDArray[np.int64] | Refusal:
@@ -70,3 +73,27 @@ def take(builder: Builder, value: ir.Value, axis: int, indices: Sequence[int]) -
             made[run] = moved if run == (0, size) else builder.slice(moved, 1, *run)
     joined = builder.op("Concat", *(made[run] for run in runs), axis=1)
     return builder.transpose(joined, swap)
+
+
+def stretches_of(places: Sequence[tuple[bool, int]]) -> list[Run]:
+    """The elements (of the first value or not, index) as stretches that count upwards in one value."""
+    runs: list[Run] = []
+    for flag, index in places:
+        if runs and runs[-1][0] == flag and runs[-1][2] == index:
+            runs[-1] = (flag, runs[-1][1], index + 1)
+        else:
+            runs.append((flag, index, index + 1))
+    return runs
+
+
+def assemble(builder: Builder, first: ir.Value, second: ir.Value, axis: int, runs: Sequence[Run]) -> ir.Value:
+    """Stretches of two 4-D values side by side along C, H or W; several of them."""
+    swap = [0, 1, 2, 3]
+    swap[1], swap[axis] = swap[axis], swap[1]
+    moved = {flag: builder.transpose(value, swap) for flag, value in ((True, first), (False, second))}
+    sizes = {flag: builder.shape(value)[1] for flag, value in moved.items()}
+    parts = [
+        moved[flag] if (begin, end) == (0, sizes[flag]) else builder.slice(moved[flag], 1, begin, end)
+        for flag, begin, end in runs
+    ]
+    return builder.transpose(builder.op("Concat", *parts, axis=1), swap)

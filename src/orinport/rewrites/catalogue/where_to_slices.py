@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orinport.rewrites.catalogue._constants import shrink
+from orinport.rewrites.catalogue._selection import assemble, stretches_of
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from orinport.rewrites.context import RewriteContext
 
 __all__ = ["REWRITE", "WhereToSlices"]
-
-_Run = tuple[bool, int, int]
 
 
 class WhereToSlices(Rewrite):
@@ -66,7 +65,7 @@ class WhereToSlices(Rewrite):
             return Refusal("the condition differs along the batch" if axes == [0] else "it differs along several axes")
         axis = axes[0] if axes else 1
         flags = np.resize(small.reshape(-1), shape[axis])
-        runs = _runs(flags.tolist())
+        runs = stretches_of([(bool(flag), index) for index, flag in enumerate(flags)])
         most = int(context.figure("selection", "slices"))
         if len(runs) > most:
             return Refusal(f"it would need {len(runs)} slices, more than {most}")
@@ -79,22 +78,7 @@ class WhereToSlices(Rewrite):
         assert no is not None
         if len(runs) == 1:
             return (yes if runs[0][0] else no,)
-        swap = [0, 1, 2, 3]
-        swap[1], swap[axis] = swap[axis], swap[1]
-        moved = {True: builder.transpose(yes, swap), False: builder.transpose(no, swap)}
-        parts = [builder.slice(moved[flag], 1, first, end) for flag, first, end in runs]
-        return (builder.transpose(builder.op("Concat", *parts, axis=1), swap),)
-
-
-def _runs(flags: Sequence[bool]) -> list[_Run]:
-    """(flag, first, end) of each stretch of equal flags."""
-    runs: list[_Run] = []
-    for index, flag in enumerate(flags):
-        if runs and runs[-1][0] == flag:
-            runs[-1] = (flag, runs[-1][1], index + 1)
-        else:
-            runs.append((flag, index, index + 1))
-    return runs
+        return (assemble(builder, yes, no, axis, runs),)
 
 
 REWRITE = WhereToSlices()
