@@ -80,6 +80,7 @@ def prepare(
     scales: str | Path | None = None,
     calibration: CalibrationOptions | None = None,
     ties: str = "all",
+    fp16: Sequence[str] = (),
     progress: Callable[[str], None] | None = None,
 ) -> PrepareReport:
     """Rewrite a network until the DLA takes it, prove that it still computes the same, and write the bundle.
@@ -89,9 +90,9 @@ def prepare(
     `cut_tail` saves what the DLA does not take at the end as `tail.onnx`; the board's model then returns its inputs.
     `consent` says which safety classes of rewrites may be applied, by default only exact ones. `optimize` leaves
     layers that the DLA takes to the GPU where that is predicted to be faster; `keep` maps names of layers or nodes to
-    `dla` or `gpu`. INT8 needs `data` to calibrate with, or `scales` from a file, as for `quantize`. The input is never
-    touched. Raises OrinportError if the model cannot be read, the target does not exist, or the folder cannot be
-    written.
+    `dla` or `gpu`. INT8 needs `data` to calibrate with, or `scales` from a file, as for `quantize`; `fp16` names
+    layers or nodes that run in FP16 all the same. The input is never touched. Raises OrinportError if the model cannot
+    be read, the target does not exist, or the folder cannot be written.
     """
     from orinport.model.load import load
     from orinport.pipeline import prepare_model
@@ -109,7 +110,7 @@ def prepare(
         consent=consent,
         optimize=optimize,
         keep=keep,
-        int8=_int8(data, preprocess, scales, calibration, ties),
+        int8=_int8(data, preprocess, scales, calibration, ties, fp16),
         progress=progress,
     )
 
@@ -146,6 +147,7 @@ def _int8(
     scales: str | Path | None,
     calibration: CalibrationOptions | None,
     ties: str,
+    fp16: Sequence[str] = (),
 ) -> Int8Options:
     from orinport.precision.calibrate import CalibrationOptions
     from orinport.precision.ties import Ties
@@ -161,6 +163,7 @@ def _int8(
         scales=None if scales is None else Path(scales),
         calibration=calibration or CalibrationOptions(),
         ties=chosen,
+        fp16=tuple(fp16),
     )
 
 

@@ -51,6 +51,7 @@ __all__ = [
     "quantise",
     "quantize_model",
     "require_source",
+    "wished_in_fp16",
     "with_scaled_edges",
     "without_qdq",
     "write_scales",
@@ -67,6 +68,8 @@ class Int8Options:
     """A calibration cache or JSON file, in place of data."""
     calibration: CalibrationOptions = field(default_factory=CalibrationOptions)
     ties: Ties = Ties.ALL
+    fp16: tuple[str, ...] = ()
+    """Names of layers or ONNX nodes that run in FP16 all the same."""
     found: Scales | None = None
     """The scales of the network's own Q/DQ layers."""
 
@@ -242,11 +245,12 @@ def quantise(
         f"{done.covered} of {len(done.tensors)} tensors on the DLA have a scale ({report.scales.method or 'given'})"
     )
     texts = {"scales.json": scales_json(report.scales)}
+    wished = wished_in_fp16(after, options.fp16)
     if after.target.stack.strongly_typed:
         explicit, lost = insert_qdq(written, report.scales)
         after = replace(after, findings=(*after.findings, *lost))
         return Quantised(after, explicit, texts, (covered, _EXPLICIT), "", False)
-    caches, notes = cache_files(report)
+    caches, notes = cache_files(report, wished)
     return Quantised(
         after,
         written,
@@ -265,9 +269,35 @@ _ASKS_FOR_SCALES = "DLA204"
 """The note that INT8 needs scales."""
 
 
-def cache_files(report: QuantizeReport) -> tuple[dict[str, str], tuple[str, ...]]:
-    """`calibration.cache` and, where layers run in FP16, `layer_precisions.txt`; and notes on what is not in them."""
-    names = [layer.name for layer in report.coverage.fp16_layers]
+def wished_in_fp16(report: CheckReport, names: Sequence[str]) -> tuple[str, ...]:
+    """The layers that `names`, of layers or ONNX nodes, stand for. Raises OrinportError for names of neither."""
+    if names and report.target.stack.strongly_typed:
+        raise OrinportError(
+            "From TensorRT 11 on the network's own types decide what runs in FP16.",
+            "Leave the layers' scales out instead.",
+        )
+    found: dict[str, None] = {}
+    for name in names:
+        layers = [
+            row.layer for row in report.layers if not row.layer.folds and name in (row.layer.name, *row.layer.nodes)
+        ]
+        if not layers:
+            raise OrinportError(f"{name!r} is no layer and no node of the prepared network.")
+        for layer in layers:
+            if not is_safe_layer_name(layer.name):
+                raise OrinportError(
+                    f"The layer name {layer.name!r} cannot stand in --layerPrecisions.", "Rename the node."
+                )
+            found[layer.name] = None
+    return tuple(found)
+
+
+def cache_files(report: QuantizeReport, wished: Sequence[str] = ()) -> tuple[dict[str, str], tuple[str, ...]]:
+    """`calibration.cache` and, where layers run in FP16, `layer_precisions.txt`; and notes on what is not in them.
+
+    `wished` are layers that run in FP16 although they have their scales.
+    """
+    names = list(dict.fromkeys([*(layer.name for layer in report.coverage.fp16_layers), *wished]))
     safe = [name for name in names if is_safe_layer_name(name)]
     texts = {"calibration.cache": cache_text(report.scales.tensors, report.target.stack.tensorrt)}
     if safe:

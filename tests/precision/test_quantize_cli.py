@@ -189,6 +189,23 @@ def test_prepare_from_a_cache_with_gaps_names_the_layers(model: Path, data: Path
     assert '"--layerPrecisions=$(cat layer_precisions.txt)"' in build
 
 
+def test_layers_wished_in_fp16(model: Path, data: Path) -> None:
+    arguments = ["prepare", str(model), "-t", JP60, "-p", "int8", "--data", str(data), "-o", str(model.parent / "b")]
+    assert main([*arguments, "--fp16", "Conv_c1", "--fp16", "Add_a1"]) in (0, 1)
+    assert (model.parent / "b" / "layer_precisions.txt").read_text() == "Conv_c1:fp16,Add_a1:fp16\n"
+    assert "--precisionConstraints=prefer" in (model.parent / "b" / "build.sh").read_text()
+    assert main([*arguments, "--force", "--fp16", "nothing"]) == 2
+    with pytest.raises(OrinportError, match="own types decide"):
+        orinport.prepare(
+            model,
+            target="orin-agx-64gb/jp7.2.2",
+            precision="int8",
+            data=data,
+            output=model.parent / "c",
+            fp16=["Conv_c1"],
+        )
+
+
 def test_build_script_hands_the_precisions_on(model: Path, data: Path, tmp_path: Path) -> None:
     """The script runs under a POSIX shell with a stand-in for trtexec."""
     import subprocess

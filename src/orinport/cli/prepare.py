@@ -42,6 +42,14 @@ def prepare(
         Parameter(name="--cut-tail", negative="", help="Save what the DLA does not take at the end as tail.onnx."),
     ] = False,
     dla_core: Annotated[int, Parameter(help="The DLA core that build.sh builds for.")] = 0,
+    fp16: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--fp16",
+            consume_multiple=False,
+            help="With --precision int8: run this layer or ONNX node in FP16 all the same; may be given several times.",
+        ),
+    ] = (),
 ) -> int:
     """Rewrite a network until the DLA takes it, prove that it still computes the same, and write the bundle.
 
@@ -73,6 +81,7 @@ def prepare(
         scales=scales.scales,
         calibration=calibration.options(),
         ties=calibration.ties,
+        fp16=fp16,
         progress=progress,
     )
     progress("")

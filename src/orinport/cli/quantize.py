@@ -25,8 +25,8 @@ class ScaleFlags:
         str | None,
         Parameter(
             name=["--data", "-d"],
-            help="Calibration data: a folder of pictures or arrays, a .npy or .npz file, or FILE.py:FUNCTION, whose code is"
-            " run.",
+            help="Calibration data: a folder of pictures or arrays, a .npy or .npz file, or FILE.py:FUNCTION, whose"
+            " code is run.",
         ),
     ] = None
     preprocess: Annotated[Path | None, Parameter(help="TOML file that says how a picture becomes the input.")] = None
