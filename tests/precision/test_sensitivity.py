@@ -246,6 +246,7 @@ def test_a_bundle_brings_its_scales(files: MappingProxyType[str, Path], tmp_path
         ({"emulate": "int8"}, "cannot be emulated"),
         ({"emulate": "dla-int8"}, "without scales"),
         ({}, "nothing to compare"),
+        ({"candidate": "other.onnx", "scales": "scales.json"}, "for an emulation"),
     ],
 )
 def test_what_is_asked_for_wrongly(files: MappingProxyType[str, Path], options: dict[str, Any], match: str) -> None:
@@ -269,7 +270,9 @@ def test_the_command(files: MappingProxyType[str, Path], capsys: pytest.CaptureF
     assert document["good"] is False
     assert document["nodes"]["int8"] >= 4
     assert {row["name"] for row in document["tensors"]} >= {"x", "r1", "y"}
-    assert main([*call, str(files["small"])]) != 0
+    assert main([*call, str(files["small"])]) == 2
+    assert main(["verify", str(files["small"]), str(files["small"]), "--min-snr", "3"]) == 2
+    assert main(["verify", str(files["small"]), str(files["small"])]) == 0
 
 
 def test_a_range_that_is_the_largest_value_does_not_saturate() -> None:

@@ -70,9 +70,12 @@ def verify(
     import sys
 
     import orinport
+    from orinport.errors import OrinportError
     from orinport.report.json import dumps, verify_document
     from orinport.report.text import verify_text
 
+    if emulation.emulate is None and emulation != _DEFAULT_EMULATION:
+        raise OrinportError("Options of an emulation were given without --as.", "Add --as dla-int8 or --as dla-fp16.")
     if emulation.emulate is not None:
         return _emulate(reference, candidate, model_options, cases, seed, emulation, format)
     report = orinport.verify(
