@@ -246,6 +246,8 @@ def verify(
             rank=rank,
         )
         return _emulated(reference, emulate, as_target(target), options, shapes, scales, ties, progress)
+    if scales is not None or data is not None or preprocess is not None or rank:
+        raise OrinportError("Scales, data and ranking are for an emulation.", "Add --as dla-int8, or leave them out.")
     if candidate is None:
         raise OrinportError("There is nothing to compare with.", "Give a second network, or --as dla-int8.")
     if cases < 1:
@@ -273,6 +275,7 @@ def verify(
         tolerance=tolerance,
         allowance=stated,
         names=(names[0], names[1]),
+        any_precision=True,
     )
 
 

@@ -11,9 +11,11 @@ from pathlib import Path
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from onnx_ir import DataType
 
 from orinport import cli
 from orinport.cli import main
+from orinport.model.load import load
 
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
 COMMANDS = tuple(cli._COMMANDS)
@@ -208,3 +210,66 @@ def test_a_closed_pipe_is_no_defect(relu: Path) -> None:
     )
     assert done.stdout.startswith("DLA")
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("command", ["check", "predict"])
+def test_an_output_never_replaces_the_network(command: str, relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = relu.read_bytes()
+    other = relu.with_name("other.onnx")
+    other.symlink_to(relu)
+    for output in (relu, other):
+        status, _, err = run(capsys, command, relu, "--format", "json", "-o", output)
+        assert status == 2
+        assert "is the input file, which is never changed" in err
+        assert relu.read_bytes() == content
+
+
+def test_an_output_never_replaces_the_log_or_its_network(
+    relu: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "build.log"
+    log.write_text("[I] nothing\n", encoding="utf-8")
+    for output in (log, relu):
+        content = output.read_bytes()
+        status, _, err = run(capsys, "explain-log", log, "--model", relu, "-o", output)
+        assert (status, output.read_bytes()) == (2, content)
+        assert "is the input file" in err
+
+
+def test_an_output_never_replaces_what_report_reads(
+    relu: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle = tmp_path / "relu.orin"
+    assert run(capsys, "prepare", relu, "-o", bundle)[0] == 0
+    for name in ("report.json", "model.onnx"):
+        content = (bundle / name).read_bytes()
+        assert run(capsys, "report", bundle, "-f", "csv", "-o", bundle / name)[0] == 2
+        assert (bundle / name).read_bytes() == content
+
+
+@pytest.mark.parametrize("command", ["explain-log", "report"])
+def test_a_device_is_refused_at_once(command: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "orinport", command, "/dev/zero"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_pipe_is_no_report(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "report.json")
+    done = python("-m", "orinport", "report", str(tmp_path))
+    assert done.returncode == 2
+    assert "no plain file" in done.stderr
+
+
+def test_verify_takes_bundles_in_half_precision(relu: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bundle = tmp_path / "relu.orin"
+    assert run(capsys, "prepare", relu, "--target", "orin-agx-64gb/jp7.2.2", "-o", bundle)[0] == 0
+    assert load(bundle / "model.onnx").graph.inputs[0].dtype == DataType.FLOAT16
+    status, _, err = run(capsys, "verify", relu, bundle)
+    assert (status, err) == (0, "")

@@ -63,7 +63,7 @@ def check(
         text = github_text(report)
     else:
         text = check_text(report, style())
-    emit(text, output)
+    emit(text, output, model)
     agrees = True
     if with_tensorrt:
         from orinport.cli.tensorrt import compare_with_parser

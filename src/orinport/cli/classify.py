@@ -75,14 +75,15 @@ def classify(
     if accuracy:
         document["accuracy"] = _accuracy(classifier, rows, images[0])
     document["pictures"] = [*rows, *failures]
+    read = (model, labels, *paths)
     if csv is not None:
-        emit(_csv(rows, top), csv)
+        emit(_csv(rows, top), csv, *read)
     if format == "json":
         from orinport.report.json import dumps
 
-        emit(dumps(_plain(document, top)), output)
+        emit(dumps(_plain(document, top)), output, *read)
     else:
-        emit(_text(classifier, document, top), output)
+        emit(_text(classifier, document, top), output, *read)
     return 1 if failures else 0
 
 

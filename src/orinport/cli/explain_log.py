@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,7 +64,7 @@ def explain_log(
         match = match_log(report, check)
     name = "stdin" if log == "-" else log
     text = dumps(log_document(name, report, match)) if format == "json" else log_text(name, report, match, style())
-    emit(text, output)
+    emit(text, output, log, model)
     quiet = report.reason is None and not report.refused and not (match and match.differences)
     return 0 if quiet else 1
 
@@ -77,6 +79,8 @@ def _opened(log: str) -> Iterator[TextIO]:
         return
     try:
         with Path(log).open(encoding="utf-8", errors="replace") as file:
+            if stat.S_ISCHR(os.fstat(file.fileno()).st_mode) and not file.isatty():
+                raise OrinportError(f"{log!r} is a device, no log.")
             yield file
     except OSError as error:
         raise OrinportError(f"{log!r} cannot be read: {error.strerror}.") from error

@@ -109,15 +109,26 @@ def style(stream: object = None) -> Style:
     return COLOUR if terminal and not os.environ.get("NO_COLOR") else PLAIN
 
 
-def emit(text: str, output: Path | None) -> None:
-    """Write a result to stdout, or to a file that may not exist as anything but a plain file."""
+def emit(text: str, output: Path | None, *inputs: str | Path | None) -> None:
+    """Write a result to stdout, or to a file that is none of `inputs`, the files that the command has read."""
     if output is None:
         sys.stdout.write(text)
         return
+    if any(source is not None and _is_same_file(Path(source), output) for source in inputs):
+        raise OrinportError(
+            f"{str(output)!r} is the input file, which is never changed.", "Give --output another name."
+        )
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise OrinportError(f"{str(output)!r} cannot be written: {error.strerror}.") from error
+
+
+def _is_same_file(source: Path, output: Path) -> bool:
+    try:
+        return source.samefile(output)
+    except OSError:
+        return False
 
 
 def progress(message: str) -> None:

@@ -78,5 +78,5 @@ def predict(
         text = predict_csv(predict_document(prediction))
     else:
         text = predict_text(prediction, style(), rows=rows) + compare_text(prediction)
-    emit(text, output)
+    emit(text, output, model)
     return 0

@@ -60,5 +60,5 @@ def profile(
         text = dumps(profile_document(comparison, medians, clocks))
     else:
         text = profile_text(comparison, medians, clocks, style(), rows=rows)
-    emit(text, output)
+    emit(text, output, model, measurement, times, tegrastats)
     return 0 if comparison.rows else 1

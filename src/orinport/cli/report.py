@@ -54,5 +54,5 @@ def report(
         from orinport.report.trace import explorer_document, trace_document
 
         text = dumps(trace_document(document) if format == "trace" else explorer_document(document))
-    emit(text, output)
+    emit(text, output, bundle, bundle / "report.json", bundle / "model.onnx")
     return 0

@@ -21,6 +21,8 @@ def read_report(path: Path) -> dict[str, Any]:
     """The `report.json` of a bundle, or the file itself. Raises OrinportError if it cannot be read or is none."""
     file = path / "report.json" if path.is_dir() else path
     try:
+        if file.exists() and not file.is_file():
+            raise OrinportError(f"{str(file)!r} is no plain file.", "Give a bundle's folder.")
         if file.stat().st_size > _LARGEST:
             raise OrinportError(f"{str(file)!r} is too large for a report.")
         document = decode_json(file.read_bytes())

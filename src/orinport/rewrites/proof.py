@@ -517,28 +517,33 @@ def compare_models(
     allowance: float = 0.0,
     names: tuple[str, str] = ("reference", "candidate"),
     threads: int = 2,
+    any_precision: bool = False,
 ) -> VerifyReport:
     """Run two networks on the same random inputs and compare every output of the reference.
 
     `reference` and `candidate` are onnx_ir models (or `Model`s); the candidate's inputs and outputs are
     reached through `edges`. `tolerance` bounds the difference relative to an output's largest magnitude; by
     default it follows from the types, and `allowance` comes on top of that. If they differ, `diverges_at` names
-    the first tensor, in the candidate's order, that both have and that differs. Raises OrinportError if inputs or
-    outputs do not fit, or ONNX Runtime cannot run one of them.
+    the first tensor, in the candidate's order, that both have and that differs. With `any_precision` the candidate
+    may take and give other floating-point types: its numbers are compared, not its types. Raises OrinportError if
+    inputs or outputs do not fit, or ONNX Runtime cannot run one of them.
     """
     first, second = _graph_model(reference), _graph_model(candidate)
     moved = {(edge.kind, edge.name): edge for edge in edges}
     _require_fit(first, second, moved)
     limit = _whole_tolerance(first, second) + allowance if tolerance is None else tolerance
     outputs = [value.name or "" for value in first.graph.outputs]
+    types = {value.name or "": value.dtype for value in second.graph.inputs} if any_precision else {}
     rng = np.random.default_rng(seed)
     feeds = []
     try:
         for case in range(max(1, cases)):
             given = random_inputs(first.graph.inputs, rng, scale=1.0 if case != 1 else 4.0)
-            feeds.append((given, {name: _to_board(moved, name, array) for name, array in given.items()}))
+            feeds.append((given, {name: _to_board(moved, types, name, array) for name, array in given.items()}))
         wanted = _run_whole(first, [given for given, _ in feeds], outputs, threads)
         had = _run_whole(second, [board for _, board in feeds], outputs, threads)
+        if any_precision:
+            had = [[_in_type_of(a, b) for a, b in zip(*case, strict=True)] for case in zip(wanted, had, strict=True)]
         rows: dict[str, VerifyRow] = {}
         for expected, found in zip(wanted, had, strict=True):
             for name, want, have in zip(outputs, expected, found, strict=True):
@@ -546,7 +551,11 @@ def compare_models(
                 row = _row(name, want, have if edge is None else edge.from_board(have), limit)
                 rows[name] = row if name not in rows else _worse(rows[name], row)
         report_rows = tuple(rows[name] for name in outputs)
-        diverges = "" if all(row.equal for row in report_rows) else _first_difference(first, second, feeds[0], limit)
+        diverges = (
+            ""
+            if all(row.equal for row in report_rows)
+            else (_first_difference(first, second, feeds[0], limit, any_precision=any_precision))
+        )
     except NotProvableError as error:
         raise OrinportError(f"The networks cannot be compared: {error}.") from error
     return VerifyReport(names[0], names[1], report_rows, len(feeds), seed, diverges)
@@ -586,9 +595,24 @@ def _graph_model(model: Any) -> ir.Model:
     return model if isinstance(model, ir.Model) else model.ir
 
 
-def _to_board(moved: Mapping[tuple[str, str], EdgeMapping], name: str, array: NDArray[Any]) -> NDArray[Any]:
+def _to_board(
+    moved: Mapping[tuple[str, str], EdgeMapping],
+    types: Mapping[str, ir.DataType | None],
+    name: str,
+    array: NDArray[Any],
+) -> NDArray[Any]:
+    """The input as the candidate takes it: through its edge, floating-point numbers in the candidate's type."""
     edge = moved.get(("input", name))
-    return array if edge is None else edge.to_board(array)
+    board = array if edge is None else edge.to_board(array)
+    dtype = types.get(name)
+    if dtype is None or not _is_float(board.dtype) or not _is_float(dtype.numpy()):
+        return board
+    return board.astype(dtype.numpy())
+
+
+def _in_type_of(want: NDArray[Any], have: NDArray[Any]) -> NDArray[Any]:
+    """`have` in the type of `want`, if both hold floating-point numbers."""
+    return have.astype(want.dtype) if _is_float(want.dtype) and _is_float(have.dtype) else have
 
 
 def _require_fit(first: ir.Model, second: ir.Model, moved: Mapping[tuple[str, str], EdgeMapping]) -> None:
@@ -662,7 +686,9 @@ def _run_whole(
         return [runner.run(arrays, outputs) for arrays in feeds]
 
 
-def _first_difference(first: ir.Model, second: ir.Model, feeds: tuple[Arrays, Arrays], tolerance: float) -> str:
+def _first_difference(
+    first: ir.Model, second: ir.Model, feeds: tuple[Arrays, Arrays], tolerance: float, *, any_precision: bool
+) -> str:
     """The first tensor in the candidate's order that both networks have and that differs."""
     known = {value.name: value for node in first.graph for value in node.outputs if value.name}
     common = [
@@ -681,7 +707,7 @@ def _first_difference(first: ir.Model, second: ir.Model, feeds: tuple[Arrays, Ar
             wants = _run_whole(_with_outputs(first, batch), feeds[:1], batch, 2)[0]
             haves = _run_whole(_with_outputs(second, batch), feeds[1:], batch, 2)[0]
             for name, want, have in zip(batch, wants, haves, strict=True):
-                if _difference(want, have, tolerance)[1]:
+                if _difference(want, _in_type_of(want, have) if any_precision else have, tolerance)[1]:
                     return name
             batch, size = [], 0
     return ""
