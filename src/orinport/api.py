@@ -232,6 +232,10 @@ def verify(
     from orinport.model.load import load
     from orinport.rewrites.proof import compare_models
 
+    if seed < 0:
+        raise OrinportError(f"The seed {seed} is negative.", "Use 0 or more.")
+    if tolerance is not None and not 0 <= tolerance < float("inf"):
+        raise OrinportError(f"{tolerance} is no tolerance.", "Use a number that is 0 or more, for example 0.001.")
     if emulate is not None:
         if candidate is not None:
             raise OrinportError("An emulation takes one network.", "Compare two first, then emulate the second.")

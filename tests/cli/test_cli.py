@@ -273,3 +273,11 @@ def test_verify_takes_bundles_in_half_precision(relu: Path, tmp_path: Path, caps
     assert load(bundle / "model.onnx").graph.inputs[0].dtype == DataType.FLOAT16
     status, _, err = run(capsys, "verify", relu, bundle)
     assert (status, err) == (0, "")
+
+
+@pytest.mark.parametrize("option", ["--tolerance=nan", "--tolerance=inf", "--tolerance=-1", "--seed=-1"])
+def test_verify_refuses_numbers_that_say_nothing(option: str, relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(capsys, "verify", relu, relu, option)
+    assert (status, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert "defect" not in err
