@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
     from orinport.emulation import EmulationOptions, EmulationReport
     from orinport.matmul.planner import MatmulReport
+    from orinport.placement.placement import Placement
     from orinport.precision.calibrate import CalibrationOptions
     from orinport.predict.prediction import Prediction
     from orinport.quantization import Int8Options, QuantizeReport
     from orinport.results import CheckReport, PrepareReport, VerifyReport
     from orinport.rewrites.edges import EdgeMapping
     from orinport.rewrites.rewrite import Safety
-    from orinport.targets.target import Target
+    from orinport.targets.target import Precision, Target
 
 __all__ = ["DEFAULT_TARGET", "check", "plan_matmul", "predict", "prepare", "quantize", "verify"]
 
@@ -357,10 +358,22 @@ def predict(
     placement = report.placement
     if batch is not None:
         placement = with_batch(placement, batch)
+        _require_batch(placement, batch, aim, chosen)
     gpu_us = None
     if compare_gpu:
         gpu_us = predict_network(network.name, all_on_gpu(placement), aim, chosen).total_us
     return predict_network(network.name, placement, aim, chosen, sparse=sparse, linear_io=linear_io, gpu_us=gpu_us)
+
+
+def _require_batch(placement: Placement, batch: int, target: Target, precision: Precision) -> None:
+    """Raise OrinportError if layers that are placed on the DLA have a larger batch than it takes."""
+    from orinport.rules.engine import check_layers
+
+    layers = tuple(layer for region in placement.regions if region.device == "dla" for layer in region.layers)
+    found = check_layers(layers, inputs=(), outputs=(), target=target, precision=precision, standalone=False).findings
+    reason = next((finding.message for finding in found if finding.code == "DLA100"), None)
+    if reason is not None:
+        raise OrinportError(f"The DLA does not take batch {batch}: {reason}", "Choose a smaller one.")
 
 
 def plan_matmul(

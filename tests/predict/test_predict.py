@@ -400,3 +400,9 @@ def test_a_thousand_layers_in_time(tmp_path: Path) -> None:
     prediction = orinport.predict(tmp_path / "net.onnx")
     assert time.process_time() - start < 3
     assert len(prediction.layers) >= 1000
+
+
+def test_a_batch_that_the_dla_refuses_is_not_predicted() -> None:
+    assert orinport.predict(tiny(HOSTILE), batch=4096).batch == 4096
+    with pytest.raises(OrinportError, match="exceeds the DLA's limit of 4096"):
+        orinport.predict(tiny(HOSTILE), batch=4097)
