@@ -31,8 +31,9 @@ from orinport.errors import OrinportError
 from orinport.model.layer import LayerKind
 from orinport.model.model import display_name, shape_of
 from orinport.precision.complete import is_quantisable
-from orinport.precision.nvdla_arithmetic import INT8, Multiplier, bias_of, quantize, reciprocal
-from orinport.precision.scales import LEVELS, Origin, Scales
+from orinport.precision.emulate_weights import Form, largest_sum, quantized_weights
+from orinport.precision.nvdla_arithmetic import INT8, Multiplier, quantize, reciprocal
+from orinport.precision.scales import Origin, Scales
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -41,21 +42,20 @@ if TYPE_CHECKING:
 
     from orinport.model.layer import Layer
     from orinport.model.model import Model
+    from orinport.precision.emulate_weights import Weights
 
-__all__ = ["Arithmetic", "Emulated", "Shown", "Weights", "arithmetic_of", "emulate"]
+__all__ = ["Arithmetic", "Emulated", "Shown", "arithmetic_of", "emulate"]
 
 _OPSET = 11
 """Round, and Clip with its bounds as inputs."""
 _EXACT = 1 << 24
 """FP32 holds every integer up to here."""
 _NUDGE = 1 + 2.0**-50
+_SHARED = 64
+"""Elements up to which equal constants are stored once."""
 _SUBGRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 _OTHER_FLOATS = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE})
 _PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
-
-
-Weights = tuple["NDArray[np.int8]", "NDArray[np.float64]", "NDArray[np.int64]"]
-"""Integers (output channels, inputs), the accumulator's step and the bias of each output channel."""
 
 
 class Arithmetic(str, Enum):
@@ -218,7 +218,7 @@ class _Emulator:
     def constant(self, array: NDArray[Any] | np.generic) -> ir.Value:
         """A constant; small ones are shared."""
         array = np.asarray(array)
-        key = (array.dtype.str, array.shape, array.tobytes()) if array.size <= LEVELS else (len(self.initializers),)
+        key = (array.dtype.str, array.shape, array.tobytes()) if array.size <= _SHARED else (len(self.initializers),)
         if key not in self.initializers:
             name = self._name("constant")
             self.initializers[key] = _value(name, array.shape, ir.tensor(array, name=name))
@@ -439,7 +439,7 @@ class _Emulator:
         has_bias = len(node.inputs) > 2 and node.inputs[2] is not None
         if source is None or not self._is_runtime(source) or weights is None or (has_bias and bias is None):
             return False
-        form = _Form.of(node, weights)
+        form = Form.of(node, weights)
         if form is None or not np.isfinite(weights).all() or (bias is not None and not np.isfinite(bias).all()):
             return False
         if bias is not None and bias.size not in (1, form.kernels):
@@ -448,7 +448,7 @@ class _Emulator:
         held = self.held[source]
         key = node, held.scale
         if key not in self.known:
-            self.known[key] = _quantized_weights(form, weights, bias, held.scale)
+            self.known[key] = quantized_weights(form, weights, bias, held.scale)
         numbers, units, adds = self.known[key]
         sums = self._sums(node, form, x, numbers, adds, held)
         shape = form.broadcast(len(shape_of(node.outputs[0]) or ()))
@@ -465,16 +465,18 @@ class _Emulator:
         return True
 
     def _sums(
-        self, node: ir.Node, form: _Form, x: ir.Value, numbers: NDArray[np.int8], bias: NDArray[np.int64], held: _Held
+        self, node: ir.Node, form: Form, x: ir.Value, numbers: NDArray[np.int8], bias: NDArray[np.int64], held: _Held
     ) -> ir.Value:
         """The accumulator with the bias, exact: in FP32 if it fits; if not, in parts that are added up in FP64."""
-        whole = _bound(numbers, held) + np.abs(bias)
+        whole = largest_sum(numbers, held.low, held.high) + np.abs(bias)
         if whole.max(initial=0) < _EXACT:
             added = [self.constant(bias.astype(np.float32))] if bias.any() else []
             weights = self.constant(form.weights(numbers).astype(np.float32))
             return self._bare(node, x, weights, added)
         total: ir.Value | None = None
-        for part in form.cut(numbers, lambda each: bool(_bound(each, held).max(initial=0) < _EXACT)):
+        for part in form.cut(
+            numbers, lambda each: bool(largest_sum(each, held.low, held.high).max(initial=0) < _EXACT)
+        ):
             sums = self._double(self._bare(node, x, self.constant(form.weights(part).astype(np.float32)), []))
             if total is not None:
                 sums = self.op("Add", total, sums)
@@ -638,102 +640,6 @@ class _Emulator:
 
 def _value(name: str, shape: tuple[int, ...], tensor: ir.TensorProtocol) -> ir.Value:
     return ir.Value(name=name, shape=ir.Shape(shape), type=ir.TensorType(tensor.dtype), const_value=tensor)
-
-
-# ---------------------------------------------------------------------------------------------- weights
-
-
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """How the weights of a node become one row an output channel, and back."""
-
-    groups: int
-    kernels: int
-    shape: tuple[int, ...]
-    turned: bool
-    """Input channels come first: deconvolution, and a matrix that is not transposed."""
-    last: bool
-    """Output channels are the last dimension of the result, not the second."""
-
-    @classmethod
-    def of(cls, node: ir.Node, weights: NDArray[Any]) -> _Form | None:
-        """None for what a row an output channel does not describe."""
-        attributes = node.attributes
-        shape = weights.shape
-        if node.op_type == "Conv":
-            groups = attributes["group"].as_int() if "group" in attributes else 1
-            return cls(groups, shape[0], shape, False, False)
-        if node.op_type == "ConvTranspose":
-            groups = attributes["group"].as_int() if "group" in attributes else 1
-            return cls(groups, shape[1] * groups, shape, True, False)
-        if len(shape) != 2:
-            return None
-        if node.op_type == "MatMul":
-            return cls(1, shape[1], shape, True, True)
-        plain = all(attributes[name].as_float() == 1.0 for name in ("alpha", "beta") if name in attributes)
-        if not plain or ("transA" in attributes and attributes["transA"].as_int()):
-            return None
-        turned = not ("transB" in attributes and attributes["transB"].as_int())
-        return cls(1, shape[1] if turned else shape[0], shape, turned, True)
-
-    def rows(self, weights: NDArray[Any]) -> NDArray[Any]:
-        """(output channels, input channels of its group * taps)."""
-        if not self.turned:
-            return weights.reshape(self.kernels, -1)
-        inputs, outputs = self.shape[0] // self.groups, self.kernels // self.groups
-        grouped = weights.reshape(self.groups, inputs, outputs, -1)
-        result: NDArray[Any] = grouped.transpose(0, 2, 1, 3).reshape(self.kernels, -1)
-        return result
-
-    def weights(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """The inverse of `rows`."""
-        if not self.turned:
-            return rows.reshape(self.shape)
-        inputs, outputs = self.shape[0] // self.groups, self.kernels // self.groups
-        grouped = rows.reshape(self.groups, outputs, inputs, -1)
-        return np.ascontiguousarray(grouped.transpose(0, 2, 1, 3)).reshape(self.shape)
-
-    def broadcast(self, rank: int) -> tuple[int, ...]:
-        """The shape in which one number an output channel broadcasts against a result of this rank."""
-        return (-1,) if self.last else (-1, *[1] * (rank - 2))
-
-    def cut(self, rows: NDArray[np.int8], fits: Callable[[NDArray[np.int8]], bool]) -> list[NDArray[np.int8]]:
-        """Rows that add up to `rows`, each with zeros for a run of inputs, as few halvings as it takes to fit."""
-        count = 1
-        parts = [rows]
-        while count < rows.shape[1] and not all(fits(part) for part in parts):
-            count *= 2
-            owner = np.arange(rows.shape[1]) * count // rows.shape[1]
-            parts = [np.where(owner == number, rows, np.int8(0)) for number in range(count)]
-        return parts
-
-
-def _quantized_weights(form: _Form, weights: NDArray[Any], bias: NDArray[Any] | None, scale: float) -> Weights:
-    """Integers of rows, the accumulator's step of each, and the bias in such steps."""
-    rows = np.asarray(form.rows(weights), np.float32)
-    offset = np.zeros(form.kernels) if bias is None else np.broadcast_to(bias.reshape(-1), form.kernels)
-    steps = _weight_steps(rows, offset, scale)
-    units = np.float64(scale) * steps.astype(np.float64)
-    adds = np.array([bias_of(float(b), float(unit)) for b, unit in zip(offset, units, strict=True)], np.int64)
-    return quantize(rows / steps[:, None], 1.0, (-LEVELS, LEVELS)).astype(np.int8), units, adds
-
-
-def _weight_steps(rows: NDArray[Any], bias: NDArray[Any], input_scale: float) -> NDArray[np.float32]:
-    """One scale an output channel: its largest magnitude / 127; where all are zero, a step that the bias fits."""
-    largest = np.abs(rows.astype(np.float32)).max(axis=1, initial=0.0)
-    for_bias = np.abs(bias.astype(np.float64)) / (input_scale * ((1 << 15) - 1))
-    for_bias = np.where(for_bias > np.finfo(np.float32).tiny, for_bias, 1.0)
-    steps = largest / np.float32(LEVELS)
-    return np.where(steps > np.finfo(np.float32).tiny, steps, for_bias).astype(np.float32)
-
-
-def _bound(rows: NDArray[np.int8], held: _Held) -> NDArray[np.int64]:
-    """The largest magnitude that any partial sum of a row can have."""
-    positive = np.maximum(rows, 0).sum(axis=1, dtype=np.int64)
-    negative = -np.minimum(rows, 0).sum(axis=1, dtype=np.int64)
-    low, high = -min(held.low, 0), max(held.high, 0)
-    bound: NDArray[np.int64] = np.maximum(positive * high + negative * low, positive * low + negative * high)
-    return bound
 
 
 def _average_window(node: ir.Node, shape: tuple[int, ...]) -> tuple[int, int] | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orinport.model.layer import LayerKind
-from orinport.precision.emulate import Arithmetic, Emulated, Weights, emulate
+from orinport.precision.emulate import Arithmetic, Emulated, emulate
 from orinport.precision.emulate_measure import Runner, outputs_of, restrict, snr_of, with_outputs
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from orinport.model.layer import Layer
     from orinport.model.model import Model
+    from orinport.precision.emulate_weights import Weights
     from orinport.precision.scales import Scales
 
 __all__ = ["Sensitivity", "candidates", "output_snr", "rank"]
