@@ -281,3 +281,15 @@ def test_verify_refuses_numbers_that_say_nothing(option: str, relu: Path, capsys
     assert (status, out) == (2, "")
     assert len(err.splitlines()) == 1
     assert "defect" not in err
+
+
+def test_verify_allows_for_inputs_in_half_precision_without_a_node(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = []
+    for name, dtype in (("single", TensorProto.FLOAT), ("half", TensorProto.FLOAT16)):
+        info = helper.make_tensor_value_info("x", dtype, [1, 3, 4, 4])
+        graph = helper.make_graph([], "g", [info], [info])
+        paths.append(tmp_path / f"{name}.onnx")
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), paths[-1])
+    assert run(capsys, "verify", *paths)[0] == 0

@@ -534,6 +534,8 @@ def compare_models(
     limit = _whole_tolerance(first, second) + allowance if tolerance is None else tolerance
     outputs = [value.name or "" for value in first.graph.outputs]
     types = {value.name or "": value.dtype for value in second.graph.inputs} if any_precision else {}
+    if tolerance is None:
+        limit = max([limit, *(_WHOLE.get(dtype, 0.0) + allowance for dtype in types.values() if dtype is not None)])
     rng = np.random.default_rng(seed)
     feeds = []
     try:
