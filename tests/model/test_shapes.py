@@ -196,3 +196,18 @@ def test_named_dimensions_reach_what_only_the_file_knows() -> None:
         else:
             made.dim_param = dim
     assert load(proto, shapes="x:3x4").outputs[0].shape == (3, 8)
+
+
+def test_dimensions_named_with_a_question_mark_are_not_one_symbol() -> None:
+    from onnx import TensorProto, helper
+
+    from orinport.model.load import load
+
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["?", 3, "?", "?"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["?", 3, "?", "?"])],
+    )
+    model = load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), shapes="x:1x3x48x192")
+    assert model.outputs[0].shape == (1, 3, 48, 192)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["apply_shapes", "parse_shapes"]
 
 _MAX_SPEC = 20_000
+_ANONYMOUS = ("", "?")
+"""Names of dimensions that mean only that they are not fixed; two of them need not be equal."""
 _DIMS = r"\[[-\d,\s]*\]|-?\d+(?:[xX]-?\d+)+|-?\d+(?:,-?\d+)*"
 _ENTRY = re.compile(rf"(?P<name>.+?):(?P<dims>{_DIMS})(?:,|$)", re.DOTALL)
 _HINT = "Write --shapes x:1x3x224x224, x:1,3,224,224 or x:[1,3,224,224]."
@@ -115,7 +117,7 @@ def _bind(info: onnx.ValueInfoProto, dims: tuple[int, ...], symbols: dict[str, i
                 f"The input {quote(info.name)} has the fixed shape {_declared(info)}, and {_shown(dims)} was given.",
                 "Export the network with dynamic dimensions, or leave them as they are.",
             )
-        if dim.dim_param and symbols.setdefault(dim.dim_param, value) != value:
+        if dim.dim_param not in _ANONYMOUS and symbols.setdefault(dim.dim_param, value) != value:
             raise OrinportError(
                 f"The dimension {quote(dim.dim_param)} is {symbols[dim.dim_param]} for one input and {value} for "
                 f"{quote(info.name)}."
@@ -127,7 +129,7 @@ def _fill(info: onnx.ValueInfoProto, symbols: Mapping[str, int]) -> None:
     tensor = info.type.tensor_type
     declared = _declared(info)
     for dim in tensor.shape.dim:
-        if dim.dim_param in symbols:
+        if dim.dim_param not in _ANONYMOUS and dim.dim_param in symbols:
             dim.dim_value = symbols[dim.dim_param]
     if not tensor.HasField("shape") or any(dim.dim_value <= 0 for dim in tensor.shape.dim):
         example = "x".join(str(d.dim_value) if d.dim_value > 0 else "1" for d in tensor.shape.dim) or "1x3x224x224"
