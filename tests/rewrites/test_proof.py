@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
+from onnx import TensorProto, helper
 
 from builders import network, node, small_cnn
 from orinport.errors import OrinportError
@@ -111,3 +113,26 @@ def test_weights_in_a_file_beside_the_model(tmp_path: Path) -> None:
     report = compare_models(model, rewritten)
     assert report.equal
     assert report.rows[0].max_abs < 1e-5
+
+
+def test_a_network_that_magnifies_rounding_is_held_to_its_own_noise() -> None:
+    """A sigmoid of a large difference: one rounding of its input moves it by percent; a real change still shows."""
+
+    def network(gain: float, shift: float) -> ir.Model:
+        nodes = [
+            helper.make_node("Mul", ["x", "gain"], ["big"]),
+            helper.make_node("Add", ["big", "shift"], ["small"]),
+            helper.make_node("Sigmoid", ["small"], ["y"]),
+        ]
+        constants = [
+            helper.make_tensor("gain", TensorProto.FLOAT, [1], [gain]),
+            helper.make_tensor("shift", TensorProto.FLOAT, [1], [shift]),
+        ]
+        info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 8]) for name in "xy"]
+        graph = helper.make_graph(nodes, "g", info[:1], info[1:], constants)
+        return ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+
+    gain = 30000.0
+    assert compare_models(network(gain, 0.0), network(gain * (1 + 2e-7), 0.0)).equal
+    assert not compare_models(network(gain, 0.0), network(gain * 1.01, 0.0)).equal
+    assert not compare_models(network(1.0, 0.0), network(1.001, 0.0)).equal
