@@ -87,7 +87,7 @@ def _messages() -> str:
     lines = [
         "# Messages of TensorRT and findings of orinport",
         "",
-        "What `orinport explain-log` recognises. X stands for a layer; versions are those in which the wording was seen.",
+        "What `orinport explain-log` recognises. X stands for a layer; versions are those that showed the wording.",
         "",
         "| message | wording | what it means | what to do | findings |",
         "|---|---|---|---|---|",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from builders import operator_models
 
+from builders import operator_models
 from orinport.errors import OrinportError
 from orinport.model.load import load
 from orinport.rewrites.driver import rewrite_model

@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from orinport.errors import OrinportError
 from orinport.model.save import copy_model
+from orinport.rewrites.proof import type_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,6 +68,12 @@ def to_half(model: Model) -> tuple[Model, HalfReport]:
             value.type = ir.TensorType(ir.DataType.FLOAT16)  # copies of a graph share their types
     for node in graph:
         _convert_attributes(node, notes)
+    problem = type_problem(result.ir)
+    if problem and not type_problem(model.ir):
+        raise OrinportError(
+            f"The network cannot be written in FP16: {problem}.",
+            "Choose a target whose software takes FP32 networks, or take this operator out.",
+        )
     return result, HalfReport(notes)
 
 
@@ -90,7 +97,7 @@ def _values(graph: ir.Graph) -> Iterator[ir.Value]:
 def _round(name: str, array: np.ndarray) -> tuple[np.ndarray, list[str]]:
     finite = array[np.isfinite(array)]
     largest = float(np.abs(finite).max()) if finite.size else 0.0
-    if largest > np.finfo(np.float16).max:
+    if largest > float(np.finfo(np.float16).max):
         raise OrinportError(
             f"The constant {name!r} holds {largest:g}, more than FP16 can hold (65504).",
             "Rescale it, or choose a target whose software runs FP32 parts on the GPU.",

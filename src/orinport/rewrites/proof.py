@@ -34,7 +34,16 @@ if TYPE_CHECKING:
     from orinport.rewrites.edges import EdgeMapping
     from orinport.rewrites.piece import Piece
 
-__all__ = ["NotProvableError", "accumulate_length", "compare_models", "macs", "prove", "random_inputs", "require_valid"]
+__all__ = [
+    "NotProvableError",
+    "accumulate_length",
+    "compare_models",
+    "macs",
+    "prove",
+    "random_inputs",
+    "require_valid",
+    "type_problem",
+]
 
 Arrays = dict[str, "NDArray[Any]"]
 
@@ -614,7 +623,12 @@ def require_valid(model: ir.Model, original: ir.Model) -> None:
         raise RuntimeError(f"the rewritten network is not valid ONNX: {problem}")
 
 
-def _checker_says(model: ir.Model) -> str:
+def type_problem(model: ir.Model) -> str:
+    """What ONNX's checker and type inference have against a network, in one line; empty if nothing."""
+    return _checker_says(model, types=True)
+
+
+def _checker_says(model: ir.Model, *, types: bool = False) -> str:
     import onnx
 
     graph = model.graph.clone()
@@ -627,9 +641,12 @@ def _checker_says(model: ir.Model) -> str:
             if not value.is_graph_input():
                 graph.inputs.append(value)
     bare = ir.Model(graph, ir_version=max(model.ir_version, 4), functions=list(model.functions.values()))
+    proto = ir.to_proto(bare)
     try:
-        onnx.checker.check_model(ir.to_proto(bare))
-    except onnx.checker.ValidationError as error:
+        onnx.checker.check_model(proto)
+        if types:
+            onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         return _first_line(error)
     return ""
 
