@@ -187,23 +187,24 @@ def _samples(
 
 
 def _priced(ranking: tuple[Sensitivity, ...], report: CheckReport) -> tuple[Sensitivity, ...]:
-    """The ranking with predicted times, where a measurement covers the target."""
+    """The ranking with predicted times, where a measurement covers the target.
+
+    What a layer costs that rides along with another one and then would have to run by itself is not predicted.
+    """
     from orinport.predict.network import predict_network
 
     try:
         int8, fp16 = (
             {
-                each.layer.index: each.us
+                each.layer.index: None if each.fused_into else each.us
                 for each in predict_network(report.model, report.placement, report.target, precision).layers
             }
             for precision in (Precision.INT8, Precision.FP16)
         )
     except OrinportError:
         return ranking
-    return tuple(
-        replace(
-            each,
-            extra_us=sum(fp16.get(index, 0.0) - int8.get(index, 0.0) for index in each.layers),
-        )
-        for each in ranking
-    )
+    found = []
+    for each in ranking:
+        before, after = int8.get(each.layers[0]), fp16.get(each.layers[0])
+        found.append(each if before is None or after is None else replace(each, extra_us=after - before))
+    return tuple(found)
