@@ -1,8 +1,6 @@
 """`python -m orinport`."""
 
-import sys
-
-from orinport.cli import main
+from orinport.cli import entry
 
 if __name__ == "__main__":
-    sys.exit(main())
+    entry()

@@ -293,3 +293,14 @@ def test_verify_allows_for_inputs_in_half_precision_without_a_node(
         paths.append(tmp_path / f"{name}.onnx")
         onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), paths[-1])
     assert run(capsys, "verify", *paths)[0] == 0
+
+
+def test_approximations_need_consent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 16, 8, 8]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Softplus", ["x"], ["y"], name="softplus")], "g", info[:1], info[1:])
+    path = tmp_path / "softplus.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    assert run(capsys, "prepare", path, "-o", tmp_path / "exact")[0] == 1
+    status, out, _ = run(capsys, "prepare", path, "-o", tmp_path / "near", "--allow", "tolerance")
+    assert status == 0
+    assert "activation-to-sigmoid" in out

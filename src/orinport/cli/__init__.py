@@ -153,4 +153,8 @@ def _unknown_command(tokens: list[str]) -> str:
 
 def entry() -> None:
     """The console script."""
-    sys.exit(main())
+    import gc
+
+    status = main()
+    gc.freeze()  # all of it goes with the process: the collector need not walk through large graphs once more
+    sys.exit(status)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -41,6 +41,10 @@ def prepare(
         bool,
         Parameter(name="--cut-tail", negative="", help="Save what the DLA does not take at the end as tail.onnx."),
     ] = False,
+    allow: Annotated[
+        tuple[Literal["tolerance"], ...],
+        Parameter(name="--allow", consume_multiple=False, help="Also apply approximations with a stated error."),
+    ] = (),
     dla_core: Annotated[int, Parameter(help="The DLA core that build.sh builds for.")] = 0,
     fp16: Annotated[
         tuple[str, ...],
@@ -62,6 +66,7 @@ def prepare(
     import orinport
     from orinport.placing import parse_wishes
     from orinport.report.text import prepare_text
+    from orinport.rewrites.rewrite import Safety
 
     report = orinport.prepare(
         model,
@@ -73,6 +78,7 @@ def prepare(
         force=force,
         keep_io=keep_io,
         cut_tail=cut_tail,
+        consent=(Safety.EXACT, *(Safety(word) for word in allow)),
         dla_core=dla_core,
         optimize=placement.optimize,
         keep=parse_wishes(placement.keep),
