@@ -153,8 +153,23 @@ def _unknown_command(tokens: list[str]) -> str:
 
 def entry() -> None:
     """The console script."""
-    import gc
-
     status = main()
-    gc.freeze()  # all of it goes with the process: the collector need not walk through large graphs once more
+    if sys.argv[1:2] == ["check"]:
+        _leave(status)
     sys.exit(status)
+
+
+def _leave(status: int) -> None:
+    """End the process without taking a large graph apart object by object, which takes a tenth of a check's time.
+
+    `check` starts no threads and holds no files open; handlers that others registered are run.
+    """
+    import atexit
+
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        status = status or EXIT_DEFECT
+    os._exit(status)
