@@ -239,6 +239,8 @@ def depth_to_space(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
 
 def space_to_depth(net: Network, node: ir.Node, inputs: Inputs) -> Outputs:
     """SpaceToDepth to two SHUFFLE over six dimensions."""
+    if text(node, "mode", "DCR") != "DCR":
+        raise Refused("The parser takes every SpaceToDepth for the mode DCR, and would build another function.")
     ref, block, (n, c, h, w) = _blocks(net, node, inputs)
     apart = net.shuffle(ref, (n, c, h // block, block, w // block, block), second=(0, 3, 5, 1, 2, 4))
     shape = (n, c * block * block, h // block, w // block)

@@ -81,7 +81,7 @@ def build_steps(builder: Builder, value: ir.Value, steps: tuple[Step, ...], shap
 
 
 def blocks_of(node: ir.Node, context: RewriteContext) -> Shuffle | None:
-    """What DepthToSpace (DCR is ONNX's default mode) or SpaceToDepth does; None if the shapes are not known."""
+    """What DepthToSpace or SpaceToDepth does (DCR is ONNX's default mode); None if the shapes are not known."""
     before, after = context.shape(node.inputs[0]), context.shape(node.outputs[0])
     if before is None or after is None or len(before) != 4 or 0 in before:
         return None
@@ -89,7 +89,8 @@ def blocks_of(node: ir.Node, context: RewriteContext) -> Shuffle | None:
     batch, channels, height, width = before
     if node.op_type == "SpaceToDepth":
         expand = (batch, channels, height // block, block, width // block, block)
-        return Shuffle.make(before, expand, (0, 3, 5, 1, 2, 4), after)
+        perm = (0, 3, 5, 1, 2, 4) if context.attribute(node, "mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+        return Shuffle.make(before, expand, perm, after)
     rest = channels // block**2
     if context.attribute(node, "mode", "DCR") == "DCR":
         return Shuffle.make(before, (batch, block, block, rest, height, width), (0, 3, 4, 1, 5, 2), after)

@@ -64,14 +64,17 @@ class SpaceToDepthToConv(Rewrite):
             return Refusal(
                 f"{shape[1]} channels, blocks of {block} and rows of {shape[3]} do not fit the convolution buffer"
             )
-        return Match((node,), (node.outputs[0],), block)
+        return Match((node,), (node.outputs[0],), (block, context.attribute(node, "mode", "DCR") == "CRD"))
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
-        block, source = match.data, match.nodes[0].inputs[0]
+        (block, channels_first), source = match.data, match.nodes[0].inputs[0]
         assert source is not None
         channels = builder.shape(source)[1]
         results = np.arange(channels * block**2)
-        places, sources = np.divmod(results, channels)
+        if channels_first:
+            sources, places = np.divmod(results, block**2)
+        else:
+            places, sources = np.divmod(results, channels)
         weights = np.zeros((len(results), channels, block, block), builder.numpy_dtype(source))
         weights[results, sources, places // block, places % block] = 1.0
         window = Window((block, block), (block, block), (0, 0), (0, 0), (1, 1))
