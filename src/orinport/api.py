@@ -427,20 +427,20 @@ def _name(source: Any) -> str:
 
 def _read_stated_error(path: Path) -> float:
     """What the approximations in a bundle state as their errors, added up."""
-    from orinport.files import decode_json
+    from orinport.files import decode_json, read_bounded
     from orinport.rewrites.driver import find_rewrite
 
-    applied = decode_json(path.read_bytes()).get("rewrites", {}).get("applied", [])
+    applied = decode_json(read_bounded(path)).get("rewrites", {}).get("applied", [])
     return sum(find_rewrite(entry["rewrite"]).error for entry in applied if entry["safety"] == "tolerance")
 
 
 def _read_edges(path: Path) -> tuple[EdgeMapping, ...]:
     """The record of moved edges in a bundle's report. Raises OrinportError if it is no such report."""
-    from orinport.files import decode_json
+    from orinport.files import decode_json, read_bounded
     from orinport.rewrites.edges import EdgeMapping
 
     try:
-        document = decode_json(path.read_bytes())
+        document = decode_json(read_bounded(path))
         return tuple(EdgeMapping.from_document(entry, str(entry["kind"])) for entry in document["io"])
     except OSError as error:
         raise OrinportError(f"{str(path)!r} cannot be read: {error.strerror}.", "Is the folder a bundle?") from error

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import errno
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-__all__ = ["decode_json"]
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+    from pathlib import Path
+
+__all__ = ["decode_json", "read_bounded"]
+
+_LARGEST = 1 << 28
 
 
 def decode_json(data: bytes) -> Any:
@@ -17,3 +24,12 @@ def decode_json(data: bytes) -> Any:
         raise ValueError(str(error)) from error
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def read_bounded(path: Path | Traversable, limit: int = _LARGEST) -> bytes:
+    """The content of a file of at most `limit` bytes, also of a pipe. Raises OSError, also for one that is larger."""
+    with path.open("rb") as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, f"it is larger than {limit >> 20} MiB", str(path))
+    return data

@@ -14,6 +14,7 @@ from orinport.dcnv4.images import Mode, Picture, normalise, read_picture, resize
 from orinport.dcnv4.node import custom_nodes
 from orinport.dcnv4.portable import portable_proto
 from orinport.errors import OrinportError
+from orinport.files import read_bounded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +58,7 @@ def imagenet_labels() -> Labels:
 def read_labels(path: Path) -> Labels:
     """One name a line. Raises OrinportError if the file cannot be read."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_bounded(path).decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise OrinportError(f"The labels {str(path)!r} cannot be read: {error}.") from error
     names = tuple(line.strip() for line in lines if line.strip())

@@ -50,6 +50,8 @@ def dynamic_inputs(source: Any) -> Dims:
     proto = source
     if isinstance(source, (str, Path, bytes)):
         proto = onnx.ModelProto()
+        if not isinstance(source, bytes) and not Path(source).is_file():
+            return {}  # load() says what is wrong
         try:
             proto.ParseFromString(source if isinstance(source, bytes) else Path(source).read_bytes())
         except Exception:  # load() says better what is wrong

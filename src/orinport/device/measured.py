@@ -16,14 +16,13 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from orinport.errors import OrinportError
-from orinport.files import decode_json
+from orinport.files import decode_json, read_bounded
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["MeasuredLayer", "Measurement", "read_measurement", "read_tegrastats", "read_times"]
 
-_LARGEST = 1 << 28
 _NET = ("net_duration_cpipes_ms", "net_duration_rubik_ms", "net_duration_bdma_ms")
 _ENTRY = re.compile(r'\{\s*"name"\s*:\s*"(?P<name>.*)"\s*,\s*"timeMs"\s*:\s*(?P<rest>[^{}]*)\}')
 _FIELD = re.compile(r'"(\w+)"\s*:\s*(-?[\d.eE+]+)')
@@ -92,9 +91,7 @@ def read_measurement(path: Path) -> Measurement:
 
 def _text(path: Path) -> str:
     try:
-        if path.stat().st_size > _LARGEST:
-            raise OrinportError(f"{str(path)!r} is too large for a measurement.")
-        return path.read_text(encoding="utf-8", errors="replace")
+        return read_bounded(path).decode("utf-8", errors="replace")
     except OSError as error:
         raise OrinportError(f"{str(path)!r} cannot be read: {error.strerror}.") from error
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from orinport.errors import OrinportError
+from orinport.files import read_bounded
 from orinport.precision.findings import invalid_scale, repeated_entry
 from orinport.precision.scales import Origin, Scale, Scales, is_valid
 
@@ -170,7 +171,7 @@ def _origin(entry: Any) -> Origin:
 def read_scales(path: Path) -> Scales:
     """Scales from a calibration cache or a JSON file, told apart by how they begin."""
     try:
-        data = path.read_bytes()
+        data = read_bounded(path)
     except OSError as error:
         raise OrinportError(f"{str(path)!r} cannot be read: {error.strerror}.") from error
     if data.lstrip()[:1] == b"{":

@@ -1,4 +1,4 @@
-"""Reading the package's own TOML files."""
+"""Reading TOML files."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib  # type: ignore[import-not-found,unused-ignore]
 
+from orinport.files import read_bounded
+
 if TYPE_CHECKING:
     from importlib.abc import Traversable
 
@@ -17,6 +19,6 @@ __all__ = ["read_toml"]
 
 
 def read_toml(file: Traversable) -> dict[str, Any]:
-    """The content of one TOML file inside the package."""
-    table: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
+    """The content of one TOML file. Raises OSError or ValueError if it cannot be read or is none."""
+    table: dict[str, Any] = tomllib.loads(read_bounded(file).decode("utf-8"))
     return table
