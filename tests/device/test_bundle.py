@@ -55,6 +55,10 @@ def test_an_empty_or_missing_folder_is_free(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     require_free(tmp_path / "empty", force=False)
     require_free(tmp_path / "missing", force=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+    (tmp_path / "empty" / "of the user").touch()
+    with pytest.raises(OrinportError):
+        require_free(tmp_path / "empty", force=False)
 
 
 def test_the_scratch_folder_goes_away_after_a_failure(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import random
+from math import isfinite
 from pathlib import Path
 
 import onnx
@@ -15,7 +16,7 @@ from onnx import TensorProto, helper
 import orinport
 from orinport.cli import main
 from orinport.device.compare import compare
-from orinport.device.measured import read_measurement, read_tegrastats, read_times
+from orinport.device.measured import Measurement, read_measurement, read_tegrastats, read_times
 from orinport.errors import OrinportError
 
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
@@ -123,7 +124,7 @@ def test_fused_names_of_real_networks_come_back_to_their_nodes(name: str) -> Non
 
 
 def _measured(name: str):  # type: ignore[no-untyped-def]
-    from orinport.device.measured import MeasuredLayer, Measurement
+    from orinport.device.measured import MeasuredLayer
 
     return Measurement("trtexec profile", (MeasuredLayer(name, 10.0),), 1)
 
@@ -168,6 +169,8 @@ def test_damaged_files_are_one_clear_error(text: str, tmp_path: Path) -> None:
 
 def test_mutated_files_never_break_it(tmp_path: Path) -> None:
     rng = random.Random(1)
+    read: list[Measurement] = []
+    refusals: list[str] = []
     for number in range(300):
         data = bytearray(rng.choice([STATISTICS, LONG, PROFILE]).encode())
         for _ in range(rng.randrange(1, 8)):
@@ -175,9 +178,13 @@ def test_mutated_files_never_break_it(tmp_path: Path) -> None:
         path = tmp_path / str(number)
         path.write_bytes(bytes(data[: rng.randrange(len(data) + 1)]))
         try:
-            read_measurement(path)
-        except OrinportError:
-            continue
+            read.append(read_measurement(path))
+        except OrinportError as error:
+            refusals.append(str(error))
+    assert read
+    assert refusals
+    assert all(isfinite(layer.us) and layer.us >= 0 for measurement in read for layer in measurement.layers)
+    assert all(len(refusal.splitlines()) == 1 for refusal in refusals)
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

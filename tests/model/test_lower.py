@@ -779,17 +779,21 @@ def any_node(seed: int) -> onnx.ModelProto:
     return network([call], inputs, [], constants, opset=pick([7, 8, 9, 10, 11, 13, 17, 18, 20, 21, 23]))
 
 
-def _survives(seeds: range) -> None:
+def _survives(seeds: range) -> int:
+    count = 0
     for seed in seeds:
         model = Model(ir.from_proto(any_node(seed)), f"seed {seed}")
         for version in ALL:
-            assert all(isinstance(layer, Layer) for layer in lower(model, tensorrt=Version.parse(version)))
+            layers = list(lower(model, tensorrt=Version.parse(version)))
+            assert all(isinstance(layer, Layer) for layer in layers)
+            count += len(layers)
+    return count
 
 
 def test_any_node_at_all() -> None:
-    _survives(range(1500))
+    assert _survives(range(1500)) >= 1500
 
 
 @pytest.mark.slow
 def test_many_nodes_of_any_kind() -> None:
-    _survives(range(1500, 30_000))
+    assert _survives(range(1500, 30_000)) >= 28_500

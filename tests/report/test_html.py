@@ -8,7 +8,6 @@ import json
 import re
 import shutil
 import subprocess
-from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -212,11 +211,16 @@ def test_the_page_needs_no_network(document: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("render", [report_html, report_markdown, trace_document, explorer_document])
 def test_what_is_no_report_is_one_clear_error(render: Any, document: dict[str, Any]) -> None:
+    refusals: list[str] = []
     for key in ("after", "prediction", "before", "rewrites", "io", "proof", "notes"):
         for value in (None, 3, "x", [], {}, [1]):
             broken = {**copy.deepcopy(document), key: value}
-            with suppress(OrinportError):
-                render(broken)
+            try:
+                assert render(broken)
+            except OrinportError as error:
+                refusals.append(str(error))
+    assert refusals
+    assert all(len(refusal.splitlines()) == 1 for refusal in refusals)
 
 
 def test_markdown_keeps_names_as_text(document: dict[str, Any]) -> None:

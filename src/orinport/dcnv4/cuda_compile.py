@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-import stat
 import tempfile
 import threading
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from orinport.dcnv4.cache import CacheFolderError, private_folder
 from orinport.dcnv4.cuda_plan import Launch, Limits
 
 __all__ = ["CudaDevice", "CudaUnavailableError", "Loaded", "cache_folder", "cuda_device", "source_digest"]
@@ -34,17 +34,10 @@ class CudaUnavailableError(Exception):
 
 def cache_folder() -> Path:
     """The folder for compiled kernels, made if need be. Raises CudaUnavailableError if others may write to it."""
-    named = os.environ.get("ORINPORT_CACHE")
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    folder = (Path(named) if named else base / "orinport") / "cuda"
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        status = folder.stat()
-    except (OSError, RuntimeError) as error:
-        raise CudaUnavailableError(f"the cache folder {str(folder)!r} cannot be made: {error}") from error
-    if status.st_uid != os.getuid() or status.st_mode & stat.S_IWOTH:
-        raise CudaUnavailableError(f"others may write to the cache folder {str(folder)!r}")
-    return folder
+        return private_folder("cuda")
+    except CacheFolderError as error:
+        raise CudaUnavailableError(str(error)) from error
 
 
 @lru_cache(maxsize=1)

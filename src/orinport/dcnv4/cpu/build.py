@@ -12,13 +12,13 @@ import os
 import platform
 import shlex
 import shutil
-import stat
 import subprocess
 import tempfile
 import warnings
 from functools import lru_cache
 from pathlib import Path
 
+from orinport.dcnv4.cache import CacheFolderError, private_folder
 from orinport.dcnv4.cpu.library import Library
 
 __all__ = ["CompileError", "cache_folder", "compile_library", "kernels"]
@@ -62,17 +62,10 @@ def compile_library() -> Path:
 
 def cache_folder() -> Path:
     """The folder for compiled kernels, made if need be. Raises CompileError if others may write to it."""
-    named = os.environ.get("ORINPORT_CACHE")
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    folder = (Path(named) if named else base / "orinport") / "cpu"
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        status = folder.stat()
-    except (OSError, RuntimeError) as error:
-        raise CompileError(f"the cache folder {str(folder)!r} cannot be made: {error}") from error
-    if status.st_uid != os.getuid() or status.st_mode & stat.S_IWOTH:
-        raise CompileError(f"others may write to the cache folder {str(folder)!r}")
-    return folder
+        return private_folder("cpu")
+    except CacheFolderError as error:
+        raise CompileError(str(error)) from error
 
 
 def _compiler() -> list[str]:
