@@ -20,6 +20,7 @@ from orinport.dcnv4.cuda_plan import (
     make_params,
     plan,
 )
+from orinport.errors import OrinportError
 
 HOPPER = Limits(232448, 132)
 ORIN = Limits(166912, 16)
@@ -120,7 +121,6 @@ def test_choices_are_remembered(tmp_path, monkeypatch):
 @pytest.mark.torch
 def test_why_not_and_refusals(torch):
     from orinport.dcnv4 import cuda
-    from orinport.errors import OrinportError
 
     tensor = torch.zeros(1, 4, 4, 32)
     assert "not on a GPU" in cuda.why_not(tensor, tensor)
@@ -133,9 +133,55 @@ def test_why_not_and_refusals(torch):
 @pytest.mark.torch
 def test_bench_without_a_gpu(torch):
     from orinport.cli.dcnv4_cuda import bench
-    from orinport.errors import OrinportError
 
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
     with pytest.raises(OrinportError, match="PyTorch finds none"):
         bench()
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("variant", ["t", "s", "b", "l"])
+def test_bench_knows_every_model(torch, monkeypatch, variant):
+    """Up to the first measurement, which needs a GPU."""
+    from orinport.cli.dcnv4_cuda import bench
+    from orinport.dcnv4 import cuda_bench, cuda_compile
+
+    class ReachedError(Exception):
+        pass
+
+    def measure():
+        raise ReachedError
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(cuda_compile, "cuda_device", lambda ordinal: ordinal)
+    monkeypatch.setattr(cuda_bench, "copy_bandwidth", measure)
+    with pytest.raises(ReachedError):
+        bench(variant=variant)
+
+
+@pytest.mark.torch
+def test_tensors_of_two_memories_are_refused(torch):
+    """Before their addresses go to a kernel."""
+    from orinport.dcnv4 import cuda
+
+    value, vectors = torch.zeros(1, 4, 4, 32), torch.zeros(1, 4, 4, 56, device="meta")
+    geometry = Geometry(2, 16)
+    with pytest.raises(OrinportError, match="one device"):
+        cuda.prepare_forward(value, vectors, torch.zeros_like(value), geometry)
+    with pytest.raises(OrinportError, match="one device"):
+        cuda.dcnv4_backward_cuda(value, value, vectors, geometry)
+    shapes, starts = torch.tensor([[4, 4]]), torch.tensor([0])
+    with pytest.raises(OrinportError, match="one device"):
+        cuda.flash_deform_attn_cuda(torch.zeros(1, 16, 2, 8), shapes, starts, vectors, 4)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("shape", [(2, 5, 2, 12), (1, 5, 3, 12), (1, 5, 2, 15), (1, 5, 24)])
+def test_attention_that_does_not_fit_is_refused_before_the_launch(torch, shape):
+    from orinport.dcnv4 import cuda
+
+    shapes, starts = torch.tensor([[4, 4]]), torch.tensor([0])
+    with pytest.raises(OrinportError, match="sampling_loc_attn"):
+        cuda.flash_deform_attn_cuda(torch.zeros(1, 16, 2, 8), shapes, starts, torch.zeros(shape), 4)

@@ -56,7 +56,7 @@ def bench(
     from orinport.dcnv4 import cuda_bench
     from orinport.dcnv4.arguments import Geometry
     from orinport.dcnv4.cuda_compile import CudaUnavailableError, cuda_device
-    from orinport.dcnv4.flash_internimage import VARIANTS
+    from orinport.dcnv4.flash_internimage import VARIANTS, variant_name
 
     if size < 32 or size % 32:
         raise OrinportError(f"--size must be a multiple of 32, not {size}.")
@@ -64,7 +64,7 @@ def bench(
         device = cuda_device(torch.cuda.current_device())
     except CudaUnavailableError as error:
         raise OrinportError(f"The kernels cannot be used: {error}.") from error
-    network = VARIANTS[variant]
+    network = VARIANTS[variant_name(variant)]
     bandwidth = cuda_bench.copy_bandwidth()
     print(f"{cuda_bench.describe(device)}; copies at {bandwidth / 1e12:.2f} TB/s; {accuracy}, {dtype}")
     limit = {"float32": _FLOAT32_LIMIT, "bfloat16": _BFLOAT16_LIMIT}.get(dtype, _LIMITS[accuracy])

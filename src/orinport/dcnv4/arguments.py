@@ -15,7 +15,7 @@ from orinport.errors import OrinportError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["DeformAttnArguments", "Geometry", "offset_mask_width"]
+__all__ = ["DeformAttnArguments", "Geometry", "check_attention_shapes", "offset_mask_width"]
 
 _ALIGNMENT = 8
 """The width of offset_mask is a multiple of this, so that rows can be read by vector loads."""
@@ -214,24 +214,10 @@ class DeformAttnArguments:
 
         Raises OrinportError, with the numbers, if they do not belong together.
         """
-        if len(value) != 4:
-            raise OrinportError(f"FlashDeformAttn: value must have shape (B, N, G, D), not {tuple(value)}.")
-        if len(sampling_loc_attn) != 4:
-            raise OrinportError(
-                f"FlashDeformAttn: sampling_loc_attn must have shape (B, Q, G, 3*L*K), not {tuple(sampling_loc_attn)}."
-            )
-        batch, rows, group, channels = value
-        if min(value) < 1 or min(sampling_loc_attn) < 1:
-            raise OrinportError(
-                f"FlashDeformAttn: value of shape {tuple(value)} or sampling_loc_attn of shape "
-                f"{tuple(sampling_loc_attn)} is empty."
-            )
-        if (sampling_loc_attn[0], sampling_loc_attn[2], sampling_loc_attn[3]) != (batch, group, self.width):
-            raise OrinportError(
-                f"FlashDeformAttn: sampling_loc_attn has shape {tuple(sampling_loc_attn)}, but value of shape "
-                f"{tuple(value)}, {len(self.levels)} levels and {self.points} points need "
-                f"({batch}, Q, {group}, {self.width})."
-            )
+        batch, queries, group, channels = check_attention_shapes(
+            value, sampling_loc_attn, len(self.levels), self.points
+        )
+        rows = value[1]
         if len(starts) != len(self.levels):
             raise OrinportError(f"FlashDeformAttn: {len(self.levels)} levels, but {len(starts)} level starts.")
         for (height, width), start in zip(self.levels, starts, strict=True):
@@ -240,7 +226,35 @@ class DeformAttnArguments:
                     f"FlashDeformAttn: a level of {height}x{width} that starts at row {start} does not lie inside "
                     f"the {rows} rows of value."
                 )
-        return batch, sampling_loc_attn[1], group, channels
+        return batch, queries, group, channels
+
+
+def check_attention_shapes(
+    value: Sequence[int], sampling_loc_attn: Sequence[int], levels: int, points: int
+) -> tuple[int, int, int, int]:
+    """(B, Q, G, D) for `value` (B, N, G, D) and `sampling_loc_attn` (B, Q, G, 3*L*K), without the levels' sizes.
+
+    Raises OrinportError, with the numbers, if they do not belong together.
+    """
+    if len(value) != 4:
+        raise OrinportError(f"FlashDeformAttn: value must have shape (B, N, G, D), not {tuple(value)}.")
+    if len(sampling_loc_attn) != 4:
+        raise OrinportError(
+            f"FlashDeformAttn: sampling_loc_attn must have shape (B, Q, G, 3*L*K), not {tuple(sampling_loc_attn)}."
+        )
+    batch, _, group, channels = value
+    if min(value) < 1 or min(sampling_loc_attn) < 1:
+        raise OrinportError(
+            f"FlashDeformAttn: value of shape {tuple(value)} or sampling_loc_attn of shape "
+            f"{tuple(sampling_loc_attn)} is empty."
+        )
+    width = 3 * levels * points
+    if (sampling_loc_attn[0], sampling_loc_attn[2], sampling_loc_attn[3]) != (batch, group, width):
+        raise OrinportError(
+            f"FlashDeformAttn: sampling_loc_attn has shape {tuple(sampling_loc_attn)}, but value of shape "
+            f"{tuple(value)}, {levels} levels and {points} points need ({batch}, Q, {group}, {width})."
+        )
+    return batch, sampling_loc_attn[1], group, channels
 
 
 def _at_least(name: str, number: int, low: int, operator: str = "DCNv4") -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from orinport.dcnv4.arguments import Geometry
+from orinport.dcnv4.arguments import Geometry, check_attention_shapes
 from orinport.dcnv4.cuda_compile import CudaUnavailableError, Loaded, cuda_device
 from orinport.dcnv4.cuda_plan import (
     CONFIGURATIONS,
@@ -112,6 +112,7 @@ def prepare_forward(
     be contiguous. output (N, Ho, Wo, C) is contiguous. configuration 0 lets the plan choose.
     Raises OrinportError if the tensors do not belong together, CudaUnavailableError if no kernel can be had.
     """
+    _require_one_device("DCNv4", value, offset_mask, output)
     strides = (_row_stride(value, "value"), _row_stride(offset_mask, "offset_mask"))
     addresses = (value.data_ptr(), offset_mask.data_ptr(), output.data_ptr())
     if output.dtype != value.dtype or not output.is_contiguous():
@@ -212,6 +213,7 @@ def dcnv4_backward_cuda(
 
     Raises CudaUnavailableError if no kernel can be had.
     """
+    _require_one_device("DCNv4", value, offset_mask, gradient)
     batch, rows, columns, _ = geometry.check(value.shape, offset_mask.shape)
     kind = _element_types(value.dtype, offset_mask.dtype)[0]
     value, offset_mask, gradient = value.contiguous(), offset_mask.contiguous(), gradient.contiguous()
@@ -268,13 +270,12 @@ def flash_deform_attn_cuda(
 
     Raises CudaUnavailableError if no kernel can be had, OrinportError if the shapes do not belong together.
     """
-    batch, rows, group, channels = value.shape
+    _require_one_device("FlashDeformAttn", value, sampling_loc_attn)
     levels = shapes.shape[0]
-    if sampling_loc_attn.shape[3] != 3 * levels * points or starts.shape[0] != levels:
-        raise OrinportError(
-            f"FlashDeformAttn: sampling_loc_attn of shape {tuple(sampling_loc_attn.shape)} does not fit "
-            f"{levels} levels with {points} points."
-        )
+    batch, _, group, channels = check_attention_shapes(value.shape, sampling_loc_attn.shape, levels, points)
+    if starts.shape != (levels,):
+        raise OrinportError(f"FlashDeformAttn: {levels} levels, but starts of shape {tuple(starts.shape)}.")
+    rows = value.shape[1]
     kind = _element_types(value.dtype, sampling_loc_attn.dtype)[0]
     if shapes.dtype != starts.dtype or shapes.dtype not in (torch.int64, torch.int32) or shapes.device != value.device:
         raise CudaUnavailableError("shapes and starts must be integers of one type on value's GPU")
@@ -320,6 +321,13 @@ def _element_types(value: torch.dtype, offset: torch.dtype) -> tuple[ElementType
     return pair[0], pair[1]
 
 
+def _require_one_device(operator: str, *tensors: torch.Tensor) -> None:
+    """A kernel takes addresses: one of another memory would be read as if it were the GPU's."""
+    if len({tensor.device for tensor in tensors}) > 1:
+        places = " and ".join(str(tensor.device) for tensor in tensors)
+        raise OrinportError(f"{operator}: all tensors must be on one device, not {places}.")
+
+
 def _row_stride(tensor: torch.Tensor, name: str) -> int:
     """Elements between neighbouring pixels of a tensor whose pixels follow each other without gaps."""
     images, height, width, _ = tensor.shape
@@ -348,10 +356,10 @@ def _forward(value: torch.Tensor, offset_mask: torch.Tensor, *arguments: Any) ->
     try:
         return dcnv4_cuda(value.contiguous(), offset_mask.contiguous(), geometry, fast=_accuracy == "fast")
     except CudaUnavailableError as error:
-        from orinport.dcnv4.composed import dcnv4_composed
+        from orinport.dcnv4.ops import _dcnv4_default
 
         _warn(str(error))
-        return dcnv4_composed(value, offset_mask, geometry)
+        return _dcnv4_default(value, offset_mask, *arguments)
 
 
 def _backward(

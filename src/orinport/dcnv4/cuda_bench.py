@@ -17,6 +17,7 @@ from orinport.dcnv4.cuda import Prepared, prepare_forward
 from orinport.dcnv4.cuda_compile import CudaDevice, CudaUnavailableError, cuda_device
 from orinport.dcnv4.cuda_plan import CONFIGURATIONS, ElementType, candidates, kernel_name
 from orinport.dcnv4.cuda_tune import problem_key, remember
+from orinport.errors import OrinportError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -232,6 +233,8 @@ def tune(problem: Problem, *, fast: bool = False) -> tuple[list[Measurement], Pa
         list(pool.map(lambda name: device.kernel("forward.cuh", name), sorted(names)))
     results = measure(problem, fast=fast, configurations=numbers)
     right = [result for result in results if result.error < 1e-2]
+    if not right:
+        raise OrinportError(f"No configuration of {kernel_name(params, kind, kind, fast, CONFIGURATIONS[0])} is right.")
     best = min(right, key=lambda result: result.microseconds)
     return results, remember(device, {problem_key(params, kind, kind, fast): best.configuration})
 
