@@ -16,7 +16,7 @@ from orinport.precision.half import to_half
 from orinport.predict.network import predict_network
 from orinport.quantization import Int8Options, quantise, without_qdq
 from orinport.results import PrepareReport, TailReport
-from orinport.rewrites.driver import find_rewrite, rewrite_model
+from orinport.rewrites.driver import rewrite_model, stated_error
 from orinport.rewrites.edges import move_edges
 from orinport.rewrites.ends import TailCut, chain, fit_tail
 from orinport.rewrites.ends import cut_tail as cut_at_tail
@@ -182,7 +182,7 @@ def _prove(
 
     Approximations may differ by what they state of themselves, added up.
     """
-    stated = sum(find_rewrite(done.rewrite).error for done in log.applied if done.safety is Safety.TOLERANCE)
+    stated = stated_error((done.rewrite, done.safety) for done in log.applied)
     try:
         return compare_models(model, rewritten, edges, allowance=stated, names=(model.name, "model.onnx")), ()
     except OrinportError as error:

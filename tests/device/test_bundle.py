@@ -70,3 +70,12 @@ def test_the_scratch_folder_goes_away_after_a_failure(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         fail_half_way()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_takes_no_folder_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(OrinportError, match="Nothing can be written"),
+        Workspace(tmp_path / "file" / "below" / "out"),
+    ):
+        pass

@@ -314,3 +314,15 @@ def test_the_function_takes_protos_and_says_what_it_cannot_do(data: Path) -> Non
     assert report.coverage.complete
     with pytest.raises(OrinportError, match="no choice of ties"):
         orinport.quantize(small_cnn(), data=data, ties="some")
+
+
+def test_scales_never_replace_what_they_were_made_from(
+    model: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scales = model.parent / "s.json"
+    assert main(["quantize", str(model), "--data", str(data), "-o", str(scales)]) in (0, 1)
+    for output in (model, scales):
+        content = output.read_bytes()
+        assert main(["quantize", str(model), "--scales", str(scales), "-o", str(output)]) == 2
+        assert "is the input file, which is never changed" in capsys.readouterr().err
+        assert output.read_bytes() == content

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -89,3 +90,26 @@ def test_an_existing_file_needs_force(product: Path, tmp_path: Path) -> None:
 
 def test_no_model_is_usage() -> None:
     assert main(["rewrite"]) == 2
+
+
+def test_approximations_are_held_against_their_own_errors(tmp_path: Path) -> None:
+    """Six of them state six times the error of one."""
+    names = ["x", *(f"t{number}" for number in range(5)), "y"]
+    calls = [node("Gelu", [a], b) for a, b in pairwise(names)]
+    path, output = tmp_path / "gelus.onnx", tmp_path / "out.onnx"
+    onnx.save(network(calls, {"x": (1, 8, 4, 4)}, ["y"], {}, opset=20), path)
+    command = ["rewrite", str(path), "--allow", "tolerance", "--select", "gelu-to-tanh", "-o", str(output)]
+    assert main(command) == 0
+    assert output.exists()
+
+
+@pytest.mark.parametrize("text", ['{"io":[],"rewrites":[]}', '{"io":[],"rewrites":{"applied":[{}]}}', "[]", '{"io":3}'])
+def test_a_bundle_with_a_damaged_report_is_one_clear_error(
+    text: str, product: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = product.parent / "bundle"
+    folder.mkdir()
+    (folder / "model.onnx").write_bytes(product.read_bytes())
+    (folder / "report.json").write_text(text)
+    assert main(["verify", str(product), str(folder)]) == 2
+    assert "is not the report of a bundle" in capsys.readouterr().err

@@ -114,14 +114,19 @@ def emit(text: str, output: Path | None, *inputs: str | Path | None) -> None:
     if output is None:
         sys.stdout.write(text)
         return
-    if any(source is not None and _is_same_file(Path(source), output) for source in inputs):
-        raise OrinportError(
-            f"{str(output)!r} is the input file, which is never changed.", "Give --output another name."
-        )
+    require_not_input(output, *inputs)
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise OrinportError(f"{str(output)!r} cannot be written: {error.strerror}.") from error
+
+
+def require_not_input(output: Path, *inputs: str | Path | None) -> None:
+    """Raise OrinportError if `output` is one of `inputs`, the files that the command reads."""
+    if any(source is not None and _is_same_file(Path(source), output) for source in inputs):
+        raise OrinportError(
+            f"{str(output)!r} is the input file, which is never changed.", "Give --output another name."
+        )
 
 
 def _is_same_file(source: Path, output: Path) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from orinport.cli.options import ModelOptions, ModelPath, progress, style
+from orinport.cli.options import ModelOptions, ModelPath, progress, require_not_input, style
 
 if TYPE_CHECKING:
     from orinport.precision.calibrate import CalibrationOptions
@@ -109,6 +109,8 @@ def quantize(
     from orinport.quantization import write_scales
     from orinport.report.quantize import quantize_text
 
+    if output is not None:
+        require_not_input(output, model, scales.data, scales.scales, scales.preprocess)
     report = orinport.quantize(
         model,
         data=scales.data,

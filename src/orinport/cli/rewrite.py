@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from orinport.cli.options import ModelOptions, TargetOptions, progress
+from orinport.cli.options import ModelOptions, TargetOptions, progress, require_not_input
 from orinport.errors import OrinportError
 
 if TYPE_CHECKING:
@@ -86,9 +86,11 @@ def rewrite(
     )
     proof = None
     if not diff:
+        from orinport.rewrites.driver import stated_error
         from orinport.rewrites.proof import compare_models
 
-        proof = compare_models(before, after, names=(before.name, str(output)))
+        stated = stated_error((done.rewrite, done.safety) for done in log.applied)
+        proof = compare_models(before, after, allowance=stated, names=(before.name, str(output)))
     sys.stdout.write(_report(before, after, log, proof, format))
     failed = bool(log.rolled_back) or (proof is not None and not proof.equal)
     if diff:
@@ -136,8 +138,7 @@ def _rewrite(
 
 
 def _require_free(output: Path, model: Path, *, force: bool) -> None:
-    if output.exists() and model.exists() and output.samefile(model):
-        raise OrinportError("The output is the input file, which is never changed.", "Give another name.")
+    require_not_input(output, model)
     if output.exists() and not output.is_file():
         raise OrinportError(f"{str(output)!r} is not a file.")
     if output.exists() and not force:

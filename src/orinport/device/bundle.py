@@ -119,10 +119,8 @@ class Workspace:
         self.path = Path()
 
     def __enter__(self) -> Path:
-        missing = self._parent
-        if not missing.is_dir():
-            missing.mkdir(parents=True, exist_ok=True)
         try:
+            self._parent.mkdir(parents=True, exist_ok=True)
             self.path = Path(tempfile.mkdtemp(prefix=".orinport-", dir=self._parent))
         except OSError as error:
             raise OrinportError(f"Nothing can be written beside {str(self._parent)!r}: {error.strerror}.") from error

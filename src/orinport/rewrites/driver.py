@@ -9,7 +9,7 @@ differ, it is dropped and logged as a defect of ours. Only then the graph change
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from orinport.targets.target import Target
 
-__all__ = ["Clock", "Judge", "all_rewrites", "documentation", "find_rewrite", "rewrite_model"]
+__all__ = ["Clock", "Judge", "all_rewrites", "documentation", "find_rewrite", "rewrite_model", "stated_error"]
 
 Judge = Callable[[ir.Model], Collection[str]]
 """Says which nodes of a model the DLA does not take, by display name (see `label`)."""
@@ -60,6 +60,14 @@ def find_rewrite(name: str) -> Rewrite:
         if rewrite.name == name:
             return rewrite
     raise OrinportError(f"There is no rewrite named {name!r}.", "orinport rewrite --list shows them all.")
+
+
+def stated_error(applied: Iterable[tuple[str, Safety]]) -> float:
+    """The errors that applied rewrites (name, safety) state as their own, added up.
+
+    Relative to an output's largest magnitude. Raises OrinportError for a name that is not in the catalogue.
+    """
+    return sum(find_rewrite(name).error for name, safety in applied if safety is Safety.TOLERANCE)
 
 
 def documentation(rewrite: Rewrite) -> str:

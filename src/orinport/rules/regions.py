@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.partition import partition
-from orinport.rules.finding import Finding, Verdict
-from orinport.targets.target import Confidence
+from orinport.rules.finding import Verdict
+from orinport.rules.support import finding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orinport.model.layer import Layer
+    from orinport.rules.finding import Finding
     from orinport.rules.rule import Context, Rule
     from orinport.targets.target import RuleRow
 
 __all__ = ["loadables", "network_finding", "on_dla", "some"]
 
 _NAMES_SHOWN = 3
-_WEAKNESS = tuple(Confidence)
 
 
 def network_finding(
@@ -32,20 +32,7 @@ def network_finding(
     verdict: Verdict | None,
 ) -> Finding:
     """A finding of `rule` on the network as a whole."""
-    return Finding(
-        code=rule.code,
-        layer="",
-        nodes=(),
-        message=message,
-        value=value,
-        limit=limit,
-        help=advice,
-        fix=None,
-        source="; ".join(dict.fromkeys(row.source for row in rows)),
-        confidence=max((row.confidence for row in rows), key=_WEAKNESS.index, default=Confidence.INFERRED),
-        verdict=verdict,
-        rows=tuple(row.id for row in rows),
-    )
+    return finding(rule, None, rows, message, value=value, limit=limit, advice=advice, verdict=verdict)
 
 
 def on_dla(layer: Layer, context: Context) -> bool:

@@ -96,7 +96,7 @@ def between(row: RuleRow) -> str:
 
 def finding(
     rule: Rule,
-    layer: Layer,
+    layer: Layer | None,
     rows: RuleRow | Sequence[RuleRow],
     message: str,
     *,
@@ -106,15 +106,16 @@ def finding(
     verdict: Verdict | None = Verdict.GPU,
     fix: tuple[str, str] | None = None,
 ) -> Finding:
-    """A finding of `rule` on `layer`; source and confidence are those of the rows, the weakest confidence counts.
+    """A finding of `rule` on `layer`, or, if that is None, on the network.
 
-    Without a row the finding says that no document speaks.
+    Source and confidence are those of the rows; the weakest confidence counts. Without a row the finding says that no
+    document speaks.
     """
     spoken = tuple(rows) if isinstance(rows, (tuple, list)) else (cast("RuleRow", rows),)
     return Finding(
         code=rule.code,
-        layer=layer.name,
-        nodes=layer.nodes,
+        layer="" if layer is None else layer.name,
+        nodes=() if layer is None else layer.nodes,
         message=message,
         value=value,
         limit=limit,
