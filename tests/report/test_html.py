@@ -92,27 +92,35 @@ window.addEventListener("load", () => {
   const cells = i => rows().map(r => r.children[i].textContent);
   const click = i => document.querySelectorAll("#layers thead button")[i].click();
   const wait = ms => new Promise(done => setTimeout(done, ms));
+  const settle = async () => {  // the page draws its rows in parts
+    let before = -1, calm = 0;
+    while (calm < 4) {
+      await wait(250);
+      calm = rows().length === before ? calm + 1 : 0;
+      before = rows().length;
+    }
+  };
   const titles = [...document.querySelectorAll("#layers thead button")].map(b => b.textContent);
   const us = titles.indexOf("us");
   (async () => {
-    await wait(1500);
+    await settle();
     out.rows = rows().length;
     let start = performance.now();
     click(us);
     out.sort_ms = performance.now() - start;
-    await wait(1500);
+    await settle();
     out.down = cells(us).filter(t => t !== "").map(Number);
     click(us);
-    await wait(1500);
+    await settle();
     out.up = cells(us).filter(t => t !== "").map(Number);
     out.aria = document.querySelectorAll("#layers th")[us].getAttribute("aria-sort");
     click(0);
-    await wait(1500);
+    await settle();
     out.names = cells(0).slice(0, 5);
     const filter = document.getElementById("filter");
     filter.value = "activation";
     filter.dispatchEvent(new Event("input"));
-    await wait(1500);
+    await settle();
     out.filtered = [...new Set(cells(1))];
     filter.value = "";
     const verdict = document.getElementById("verdict");
@@ -120,7 +128,7 @@ window.addEventListener("load", () => {
     start = performance.now();
     verdict.dispatchEvent(new Event("change"));
     out.filter_ms = performance.now() - start;
-    await wait(1500);
+    await settle();
     out.verdicts = [...new Set(cells(2))];
     out.foreign = document.querySelectorAll("main script, main iframe, main img").length;
     out.drawings = document.querySelectorAll("main svg").length;
