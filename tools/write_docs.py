@@ -58,6 +58,7 @@ def _rules_index() -> str:
         "# Rules",
         "",
         "Codes: DLA0xx operators, DLA1xx limits, DLA2xx types, quantisation and formats, DLA3xx regions and releases.",
+        "`PERF` (prediction) and `Q` codes (scales) have their pages in `orinport explain` only.",
         "`orinport explain CODE` prints a page.",
         "",
         "| code | title |",

@@ -78,7 +78,10 @@ def _board(root: Path) -> Item:
     model = _read(root / "proc/device-tree/model")
     if not model:
         return Item(
-            "board", State.MISSING, "no device tree: this is no Jetson or DRIVE board", "Use --host user@board."
+            "board",
+            State.MISSING,
+            "no device tree: this is no Jetson or DRIVE board",
+            "Run doctor on the board; orinport build BUNDLE --host user@board builds there from here.",
         )
     if "Orin" not in model and "Xavier" not in model:
         return Item(

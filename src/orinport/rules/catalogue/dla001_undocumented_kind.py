@@ -16,8 +16,8 @@ A LayerNormalization node, a GridSample node, a TopK in a detection head.
 Rewrite the layer with kinds that the DLA takes, or end the part for the DLA before it.
 
 ## Fix safety
-The rewrites einsum-to-product, cumsum-to-conv and fuse-pad are exact, and so are gru-to-conv, lstm-to-conv and
-rnn-to-conv, which take the loops of these operators apart.
+The rewrites einsum-to-product, cumsum-to-conv, fuse-pad, scatter-to-slices and topk-to-reduce-max are exact, and so
+are gru-to-conv, lstm-to-conv and rnn-to-conv, which take the loops of these operators apart.
 
 ## Source
 Rows X01b, X05 and OP48: absence from NvInfer.h, from the guides and from the current documentation; operator

@@ -17,7 +17,7 @@ Neg is a product with -1. Square roots of constants fold. Exp in a detection hea
 
 ## Fix safety
 The rewrites div-to-mul (NEG by a product with -1) and reciprocal-to-div (RECIP, from TensorRT 10.3 on) are exact.
-gelu-to-tanh (ERF) approximates within a stated error and needs consent (tolerance).
+gelu-to-tanh (ERF) and sqrt-to-pow (SQRT) approximate within a stated error and need consent (tolerance).
 
 ## Source
 Rows U01a to U03, CF11, CF12, OP31 and OP32: NvInfer.h, developer guides, operator table of

@@ -14,7 +14,8 @@ Where(mask, scores, -inf) in an attention layer.
 Work on masks of 0 and 1: Where(c, x, 0) is x * c, Not(x) is 1 - x, And is a product, Or is Clip(a + b, 0, 1).
 
 ## Fix safety
-No rewrite is applied.
+logic-to-arithmetic (NOT, AND, OR) and where-to-slices (constant conditions) are exact; where-to-arithmetic needs
+consent (tolerance).
 
 ## Source
 Rows K11, K09 and CF14: NVIDIA/Model-Optimizer issue 1415; operator table of NVIDIA/Deep-Learning-Accelerator-SW;

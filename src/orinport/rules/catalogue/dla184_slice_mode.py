@@ -16,6 +16,7 @@ Move zero padding into the convolution or pooling that reads the tensor.
 
 ## Fix safety
 The rewrite fuse-pad is exact: zeros around a tensor become the padding of the convolutions and pools that read it.
+So are tile-to-concat and, for reflected and repeated borders, pad-to-concat.
 
 ## Source
 Rows V03a, V03b, V03c, V06 and CF17: NvInfer.h from 8.4.1 on; builder log.
