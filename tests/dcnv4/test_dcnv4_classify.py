@@ -324,3 +324,14 @@ def test_export_usage_errors(torch, tmp_path, monkeypatch, capsys, arguments, wo
     captured = capsys.readouterr()
     assert words in captured.err
     assert not list(tmp_path.iterdir())
+
+
+def test_fuse_says_what_there_is_not(tmp_path, capsys):
+    """Neither a network in portable form nor one without the operator has anything that is fused already."""
+    path = tmp_path / "n.onnx"
+    path.write_bytes(Writer(Guise(batch="batch")).network().SerializeToString())
+    assert main(["dcnv4", "convert", str(path), "--to", "portable"]) == 0
+    capsys.readouterr()
+    assert main(["dcnv4", "fuse", str(tmp_path / "n-portable.onnx"), "-o", str(tmp_path / "x.onnx")]) == 1
+    assert "convert MODEL --to plugin" in capsys.readouterr().out
+    assert not (tmp_path / "x.onnx").exists()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import struct
+import tracemalloc
 import zlib
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -73,7 +75,9 @@ def test_other_colour_models_are_converted_and_say_so(tmp_path, mode, suffix, wo
 
 @pytest.mark.parametrize("mode", ["RGBA", "P"])
 def test_transparency_and_palettes(tmp_path, mode):
-    assert read_picture(save(tmp_path / "a.png", mode)).pixels.shape == (60, 80, 3)
+    picture = read_picture(save(tmp_path / "a.png", mode))
+    assert picture.pixels.shape == (60, 80, 3)
+    assert ("transparency is dropped" in picture.notes) == (mode in ("RGBA", "LA", "PA"))
 
 
 def test_16_bits_are_scaled_not_clipped(tmp_path):
@@ -227,3 +231,65 @@ def test_normalise():
     np.testing.assert_allclose(normalise(pixels)[:, 0, 0], expected, rtol=1e-6)
     assert normalise(scene()).shape == (3, 60, 80)
     assert normalise(scene()).flags.c_contiguous
+
+
+@pytest.mark.parametrize("side", [224, 384])
+def test_the_long_side_is_the_evaluations(side):
+    """The floor of side * long / short, as in torchvision's Resize, also where side / short is no binary fraction."""
+    rng = np.random.default_rng(0)
+    for width, height in [(107, 214), (306, 612), (330, 220), (612, 306), (255, 257), (100, 1099)]:
+        pixels = rng.integers(0, 256, (height, width, 3), np.uint8)
+        short, long = min(width, height), max(width, height)
+        scaled = Fraction(side * long, short).__floor__()
+        size = (side, scaled) if width < height else (scaled, side)
+        image = Image.fromarray(pixels).resize(size, Image.Resampling.BICUBIC)
+        left, top = round((size[0] - side) / 2), round((size[1] - side) / 2)
+        np.testing.assert_array_equal(
+            resize(pixels, (side, side), "crop"), np.asarray(image.crop((left, top, left + side, top + side)))
+        )
+
+
+@pytest.mark.parametrize("shape", [(60000, 1), (1, 60000), (65000, 2)])
+def test_slivers_take_no_more_memory_than_others(shape):
+    """Scaled as a whole they would have three thousand million pixels."""
+    pixels = np.random.default_rng(0).integers(0, 256, (*shape, 3), np.uint8)
+    tracemalloc.start()
+    got = resize(pixels, (224, 224), "crop")
+    assert tracemalloc.get_traced_memory()[1] < 1 << 24
+    tracemalloc.stop()
+    low, high = (n // 2 - 1 if n > 2 else 0 for n in shape), (n // 2 + 1 if n > 2 else n for n in shape)
+    middle = pixels[tuple(slice(a, b) for a, b in zip(low, high, strict=True))]
+    assert got.shape == (224, 224, 3)
+    assert abs(got.mean() - middle.mean()) < 40
+
+
+def test_a_box_is_what_the_whole_would_be(monkeypatch):
+    from orinport.dcnv4 import images
+
+    pixels = np.random.default_rng(0).integers(0, 256, (90, 40, 3), np.uint8)
+    whole = resize(pixels, (64, 64), "crop").astype(int)
+    monkeypatch.setattr(images, "MAX_PIXELS", 100)
+    assert np.abs(resize(pixels, (64, 64), "crop") - whole).mean() < 0.5
+
+
+@pytest.mark.parametrize("orientation", [0, 9])
+def test_an_orientation_that_does_not_exist_turns_nothing(tmp_path, orientation):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.new("RGB", (8, 4)).save(tmp_path / "a.jpg", exif=exif)
+    assert read_picture(tmp_path / "a.jpg").notes == ()
+
+
+def test_16_bits_a_channel_are_said(tmp_path):
+    """Pillow writes no such file, so it is put together here."""
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", 2, 1, 16, 2, 0, 0, 0)
+    row = b"\0" + struct.pack(">6H", 65535, 0, 257, 30000, 1, 2)
+    content = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(row)) + chunk(b"IEND", b"")
+    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + content)
+    picture = read_picture(tmp_path / "a.png")
+    assert picture.pixels[0, 0].tolist() == [255, 0, 1]
+    assert any("16 bits" in note for note in picture.notes)

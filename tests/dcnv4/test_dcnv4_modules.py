@@ -345,3 +345,25 @@ def test_training_step(torch):
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.5 * losses[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda torch, w: torch.tensor(1.0), "head.weight has shape"),
+        (lambda torch, w: w[:0], "head.weight has shape"),
+        (lambda torch, w: w.to_sparse(), "not dense"),
+        (lambda torch, w: w.to("meta"), "not dense"),
+        (lambda torch, w: w[:1].expand(4_000_000_000, -1), "more than the file holds"),
+        (lambda torch, w: w.to(torch.complex64), "not real numbers"),
+        (lambda torch, w: w * float("nan"), "not finite"),
+    ],
+)
+def test_weights_that_can_be_none(torch, tmp_path, change, words):
+    from orinport.dcnv4.flash_internimage import flash_internimage
+
+    state = flash_internimage("t", classes=3).state_dict()
+    state["head.weight"] = change(torch, state["head.weight"])
+    torch.save(state, tmp_path / "c.pth")
+    with pytest.raises(OrinportError, match=words):
+        flash_internimage("t", checkpoint=tmp_path / "c.pth")

@@ -515,3 +515,17 @@ def test_a_cache_that_others_may_write_to_is_refused(tmp_path, monkeypatch):
 
 def test_widths():
     assert offset_mask_width(4, 9) == 112
+
+
+def test_second_derivatives(torch, backend):
+    """Gradient penalties need them; finite differences in float64."""
+    from orinport.dcnv4 import dcnv4, flash_deform_attn
+
+    geometry = Geometry(1, 4)
+    value, vectors = (t.double().requires_grad_() for t in random_inputs(torch, geometry, 1, 3, 4, spread=0.7))
+    assert torch.autograd.gradgradcheck(lambda v, o: dcnv4(v, o, **keywords(geometry)), (value, vectors))
+    value, shapes, starts, samples = flash_case(torch, [(4, 5), (2, 3)], 2, queries=2, group=1, channels=3)
+    value, samples = (t.double().requires_grad_() for t in (value, samples))
+    assert torch.autograd.gradgradcheck(
+        lambda v, s: flash_deform_attn(v, shapes, starts, s, points=2), (value, samples)
+    )

@@ -400,3 +400,14 @@ except MissingExtraError as error:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "orinport[torch]" in done.stdout
+
+
+@pytest.mark.parametrize("wrong", [{"kernel": 3}, {"group": 2.0}, {"stride": (1.0, 1)}])
+def test_numbers_of_the_wrong_kind(wrong):
+    with pytest.raises(OrinportError):
+        Geometry(**{"group": 2, "group_channels": 4, **wrong})
+
+
+def test_complex_numbers_are_refused():
+    with pytest.raises(OrinportError, match="real numbers"):
+        reference(np.zeros((1, 3, 3, 8), complex), np.zeros((1, 3, 3, 56)), group=2, group_channels=4)

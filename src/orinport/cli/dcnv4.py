@@ -108,8 +108,8 @@ def fuse(
     """Make the value and offset projections of every DCNv4 operator one layer, wherever that is sound.
 
     Operators are found by structure, whatever their names. Every fusion is proved by itself and the network as a
-    whole, in ONNX Runtime. Exit status: 0 written, or nothing left to do; 1 if no operator could be fused, or a proof
-    failed (nothing is written then); 2 if the model is unusable.
+    whole, in ONNX Runtime. Exit status: 0 written, or nothing left to do; 1 if there is none, none could be fused, or a
+    proof failed (nothing is written then); 2 if the model is unusable.
     """
     import sys
 
@@ -121,8 +121,16 @@ def fuse(
     done, refused = len(fusion.log.applied), [(entry.node, entry.reason) for entry in fusion.log.refused]
     verb = "taken apart" if reverse else "fused"
     if fusion.operators == 0:
-        sys.stdout.write(f"{model}: there is no DCNv4 operator that is not {verb} already\n")
-        return 0
+        from orinport.dcnv4.node import custom_nodes
+
+        if any(custom_nodes(fusion.model.ir)):
+            sys.stdout.write(f"{model}: there is no DCNv4 operator that is not {verb} already\n")
+            return 0
+        sys.stdout.write(
+            f"{model}: there is no node of DCNv4\n"
+            "  help: Operators in portable form become nodes with orinport dcnv4 convert MODEL --to plugin.\n"
+        )
+        return 1
     lines = [f"{verb} {done} of {fusion.operators} DCNv4 operators{_reasons(refused)}"]
     lines += [f"rolled back, a defect of orinport: {entry}" for entry in fusion.log.rolled_back]
     lines += [_verdict(proof) for proof in fusion.proofs]

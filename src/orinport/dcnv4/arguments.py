@@ -47,7 +47,7 @@ class Geometry:
         _at_least("group_channels", self.group_channels, 1)
         for name, low in (("kernel", 1), ("stride", 1), ("padding", 0), ("dilation", 1)):
             pair = getattr(self, name)
-            if len(pair) != 2:
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                 raise OrinportError(f"DCNv4: {name} must be a pair (height, width), not {pair!r}.")
             for number in pair:
                 _at_least(name, number, low)
@@ -258,5 +258,5 @@ def check_attention_shapes(
 
 
 def _at_least(name: str, number: int, low: int, operator: str = "DCNv4") -> None:
-    if isinstance(number, bool) or int(number) != number or number < low:
+    if isinstance(number, bool) or not hasattr(number, "__index__") or number < low:
         raise OrinportError(f"{operator}: {name} must be a whole number of at least {low}, not {number!r}.")

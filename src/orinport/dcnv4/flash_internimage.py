@@ -221,8 +221,7 @@ def flash_internimage(
         randomize(model, seed)
     else:
         state = load_checkpoint(checkpoint)
-        head = state.get("head.weight")
-        model = FlashInternImage(VARIANTS[name], classes if head is None else head.shape[0])
+        model = FlashInternImage(VARIANTS[name], _classes(state, classes))
         _load(model, state, name)
     model.eval()
     return model
@@ -272,6 +271,8 @@ def load_checkpoint(path: str | Path) -> dict[str, torch.Tensor]:
         ) from error
     except (OSError, RuntimeError, EOFError, ValueError, KeyError, AttributeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if isinstance(error, KeyError):  # an unknown opcode
+            reason = "it is no file that torch.save wrote"
         raise OrinportError(f"The checkpoint {str(path)!r} cannot be read: {reason}") from error
     return _state_dict(content, str(path))
 
@@ -287,7 +288,34 @@ def _state_dict(content: Any, path: str) -> dict[str, torch.Tensor]:
             break
     if not isinstance(content, dict) or not all(isinstance(value, torch.Tensor) for value in content.values()):
         raise OrinportError(f"The checkpoint {path!r} holds no state dict (looked under model, module, state_dict).")
-    return {str(name).removeprefix("module."): tensor for name, tensor in content.items()}
+    state = {str(name).removeprefix("module."): tensor for name, tensor in content.items()}
+    for name, tensor in state.items():
+        if (reason := _unusable(tensor)) is not None:
+            raise OrinportError(f"The checkpoint {path!r} cannot be used: {name} {reason}.")
+    return state
+
+
+def _unusable(tensor: torch.Tensor) -> str | None:
+    """Why a tensor can be no weight; None if it can."""
+    if tensor.layout != torch.strided or tensor.is_meta:
+        return f"is not dense ({tensor.layout}, on {tensor.device})"
+    if tensor.is_complex() or tensor.is_quantized:
+        return f"holds {tensor.dtype}, not real numbers"
+    if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+        return f"has shape {tuple(tensor.shape)}, more than the file holds data for"
+    if tensor.is_floating_point() and not tensor.isfinite().all():
+        return "holds values that are not finite"
+    return None
+
+
+def _classes(state: Mapping[str, torch.Tensor], otherwise: int) -> int:
+    """The number of classes that the head of a checkpoint has."""
+    head = state.get("head.weight")
+    if head is None:
+        return otherwise
+    if head.dim() != 2 or head.numel() == 0:
+        raise OrinportError(f"The checkpoint's head.weight has shape {tuple(head.shape)}, not (classes, channels).")
+    return int(head.shape[0])
 
 
 def _load(model: nn.Module, state: Mapping[str, torch.Tensor], name: str) -> None:

@@ -23,7 +23,7 @@ MAX_PIXELS = 1 << 27
 _MAX_BYTES = 1 << 29
 _SUFFIXES = (".jpg", ".jpeg", ".png")
 MEAN = np.array([123.675, 116.28, 103.53], np.float32)
-"""Of ImageNet's training pictures, RGB, 0 to 255."""
+"""Of ImageNet's training pictures, RGB, 0 to 255 (0.485, 0.456, 0.406 of 255, as torchvision publishes them)."""
 STD = np.array([58.395, 57.12, 57.375], np.float32)
 
 Mode = Literal["crop", "stretch"]
@@ -95,12 +95,14 @@ def resize(pixels: NDArray[np.uint8], size: tuple[int, int], mode: Mode) -> NDAr
     height, width = size
     if mode == "stretch":
         return np.asarray(image.resize((width, height), bicubic))
-    short = max(size)
-    scale = short / min(image.size)
-    target = tuple(short if side == min(image.size) else max(short, int(side * scale)) for side in image.size)
-    scaled = image.resize(target, bicubic)
-    left, top = round((scaled.width - width) / 2), round((scaled.height - height) / 2)
-    return np.asarray(scaled.crop((left, top, left + width, top + height)))
+    short, shorter = max(size), min(image.size)
+    target = tuple(short * side // shorter for side in image.size)
+    left, top = round((target[0] - width) / 2), round((target[1] - height) / 2)
+    if target[0] * target[1] > MAX_PIXELS:  # a sliver: only the part that stays is scaled
+        x, y = image.width / target[0], image.height / target[1]
+        box = (left * x, top * y, (left + width) * x, (top + height) * y)
+        return np.asarray(image.resize((width, height), bicubic, box=box))
+    return np.asarray(image.resize(target, bicubic).crop((left, top, left + width, top + height)))
 
 
 def normalise(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -124,20 +126,25 @@ def _decode(image: Any) -> Picture:
     from PIL import ImageOps
 
     notes = []
+    deep = any(";16" in str(tile[3]) for tile in image.tile)
     image.load()
     mode = image.mode
     upright = ImageOps.exif_transpose(image)
-    if image.getexif().get(0x0112, 1) != 1:
+    if image.getexif().get(0x0112, 1) in range(2, 9):
         notes.append("turned upright by its EXIF orientation")
     if mode.startswith("I") or mode == "F":
         notes.append("16-bit grey, scaled to 8 bits")
         grey = np.asarray(upright).astype(np.float64) * (255 / 65535)
         flat = np.clip(np.rint(grey), 0, 255).astype(np.uint8)
         return Picture(np.repeat(flat[..., None], 3, axis=2), tuple(notes))
+    if deep:
+        notes.append("16 bits a channel, of which the upper 8 are read")
     if mode == "CMYK":
         notes.append("CMYK, converted without a colour profile")
     elif mode in ("L", "1", "LA"):
         notes.append("grey, all three channels are equal")
+    if mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        notes.append("transparency is dropped")
     return Picture(np.asarray(upright.convert("RGB")), tuple(notes))
 
 

@@ -204,7 +204,12 @@ def _dcnv4_save(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None
 
 
 def _dcnv4_gradients(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
-    gradients = torch.ops.orinport.dcnv4_backward(gradient, *ctx.saved_tensors, *ctx.arguments)
+    gradients: tuple[torch.Tensor | None, ...]
+    if torch.is_grad_enabled():  # they will be differentiated again
+        geometry = _geometry(ctx.arguments)
+        gradients = _differentiable(lambda v, o: dcnv4_composed(v, o, geometry), gradient, *ctx.saved_tensors)
+    else:
+        gradients = torch.ops.orinport.dcnv4_backward(gradient, *ctx.saved_tensors, *ctx.arguments)
     return (*gradients, *(None for _ in ctx.arguments))
 
 
@@ -317,11 +322,27 @@ def _flash_save(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None
 
 
 def _flash_gradients(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
-    for_value, for_samples = torch.ops.orinport.flash_deform_attn_backward(gradient, *ctx.saved_tensors, ctx.points)
+    if torch.is_grad_enabled():
+        value, shapes, starts, samples = ctx.saved_tensors
+        arguments, first_rows = _attention(shapes, starts, ctx.points)
+        for_value, for_samples = _differentiable(
+            lambda v, n: flash_deform_attn_composed(v, first_rows, n, arguments), gradient, value, samples
+        )
+    else:
+        for_value, for_samples = torch.ops.orinport.flash_deform_attn_backward(gradient, *ctx.saved_tensors, ctx.points)
     return for_value, None, None, for_samples, None
 
 
 torch.library.register_autograd("orinport::flash_deform_attn", _flash_gradients, setup_context=_flash_save)
+
+
+def _differentiable(
+    function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], gradient: torch.Tensor, *inputs: torch.Tensor
+) -> tuple[torch.Tensor | None, ...]:
+    """Gradients of a function of two tensors that can be differentiated again; None for an input that needs none."""
+    needed = [tensor for tensor in inputs if tensor.requires_grad]
+    found = iter(torch.autograd.grad(function(*inputs), needed, gradient, create_graph=True))
+    return tuple(next(found) if tensor.requires_grad else None for tensor in inputs)
 
 
 def _differentiate(

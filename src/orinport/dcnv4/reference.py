@@ -143,6 +143,8 @@ def _levels(shapes: ArrayLike) -> tuple[tuple[int, int], ...]:
 
 def _floats(data: ArrayLike, name: str) -> NDArray[np.float64]:
     array: NDArray[Any] = np.asarray(data)
+    if array.dtype.kind == "c":
+        raise OrinportError(f"{name} must hold real numbers, not {array.dtype}.")
     try:
         return np.ascontiguousarray(array, dtype=np.float64)
     except (TypeError, ValueError) as error:
