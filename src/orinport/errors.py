@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["MissingExtraError", "OrinportError"]
+__all__ = ["MissingExtraError", "OrinportError", "first_line"]
 
 
 class OrinportError(Exception):
@@ -31,3 +31,9 @@ class MissingExtraError(OrinportError):
         )
         self.package = package
         self.extra = extra
+
+
+def first_line(error: BaseException) -> str:
+    """What another library's exception says, in one line; its class if it says nothing."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

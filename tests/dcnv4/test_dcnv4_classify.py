@@ -136,6 +136,16 @@ def test_accuracy(colours, capsys):
     assert json.loads(out)["accuracy"] == {"pictures": 10, "top1": 0.9, "top5": 1.0}
 
 
+def test_a_folder_without_a_class_is_said_before_the_work(colours, capsys, monkeypatch):
+    (colours / "pictures/red").rename(colours / "pictures/crimson")
+    monkeypatch.setattr(Classifier, "classify", lambda *_, **__: pytest.fail("the work had begun"))
+    arguments = [colours / "colours.onnx", colours / "pictures", "--accuracy", "--labels", colours / "labels.txt"]
+    (colours / "pictures/one more").mkdir()
+    status, _, err = run(capsys, *arguments)
+    assert status == 2
+    assert "names no class" in err
+
+
 def test_unreadable_pictures_are_named_and_the_rest_goes_on(colours, capsys):
     (colours / "pictures/red/broken.png").write_bytes(b"nothing")
     status, out, _ = run(capsys, colours / "colours.onnx", colours / "pictures")

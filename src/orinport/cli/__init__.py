@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 __all__ = ["build_app", "entry", "main"]
 
 EXIT_CLEAN = 0
-EXIT_FINDINGS = 1
 EXIT_USAGE = 2
 EXIT_DEFECT = 3
 EXIT_INTERRUPTED = 130

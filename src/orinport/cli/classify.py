@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["classify"]
 
-_BATCH = 8
-
 
 def classify(
     model: ModelPath,
@@ -58,7 +56,7 @@ def classify(
     ImageNet's mean and standard deviation. Exit status: 0, 1 if a picture could not be read, 2 if the network or the
     options are unusable.
     """
-    from orinport.dcnv4.classifier import Classifier, read_labels
+    from orinport.dcnv4.classifier import Classifier, read_labels, true_classes
 
     if top < 1:
         raise OrinportError(f"{top} classes show nothing.", "Use --top 1 or more.")
@@ -66,6 +64,7 @@ def classify(
         raise OrinportError("--accuracy needs exactly one folder.")
     paths = _paths(images)
     classifier = Classifier(model, size=size, labels=None if labels is None else read_labels(labels))
+    truths = true_classes(paths, images[0], classifier.labels, classifier.classes) if accuracy else {}
     rows: list[dict[str, Any]] = []
     failures: list[dict[str, Any]] = []
     for row in _run(classifier, paths, resize, max(top, 5) if accuracy else top):
@@ -73,7 +72,7 @@ def classify(
     progress("")
     document: dict[str, Any] = {"schema_version": 1, "model": str(model), "weights": classifier.weights}
     if accuracy:
-        document["accuracy"] = _accuracy(classifier, rows, images[0])
+        document["accuracy"] = _accuracy(rows, truths)
     document["pictures"] = [*rows, *failures]
     read = (model, labels, *paths)
     if csv is not None:
@@ -107,9 +106,9 @@ def _run(
     """A row for each picture: its classes, or why it could not be read. Few pictures are in memory at once."""
     from orinport.dcnv4.classifier import read_all
 
-    for start in range(0, len(paths), _BATCH):
+    for start in range(0, len(paths), classifier.batch):
         progress(f"{start} of {len(paths)} pictures")
-        good, bad = read_all(paths[start : start + _BATCH])
+        good, bad = read_all(paths[start : start + classifier.batch])
         for path, error in bad:
             yield {"picture": path, "error": str(error)}
         guesses = classifier.classify([picture for _, picture in good], mode=resize, top=top)
@@ -117,12 +116,10 @@ def _run(
             yield {"picture": path, "notes": picture.notes, "classes": found}
 
 
-def _accuracy(classifier: Classifier, rows: list[dict[str, Any]], root: Path) -> dict[str, Any]:
-    from orinport.dcnv4.classifier import true_class
-
+def _accuracy(rows: list[dict[str, Any]], truths: dict[Path, int]) -> dict[str, Any]:
     first = within = 0
     for row in rows:
-        truth = true_class(row["picture"], root, classifier.labels, classifier.classes)
+        truth = truths[row["picture"]]
         guesses: tuple[Guess, ...] = row["classes"]
         first += guesses[0].index == truth
         within += truth in [guess.index for guess in guesses[:5]]

@@ -13,7 +13,7 @@ from orinport.dcnv4.dynamic import load_any
 from orinport.dcnv4.images import Mode, Picture, normalise, read_picture, resize
 from orinport.dcnv4.node import custom_nodes
 from orinport.dcnv4.portable import portable_proto
-from orinport.errors import OrinportError
+from orinport.errors import OrinportError, first_line
 from orinport.files import read_bounded
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
-__all__ = ["Classifier", "Guess", "Labels", "imagenet_labels", "read_all", "read_labels", "true_class"]
+__all__ = ["Classifier", "Guess", "Labels", "imagenet_labels", "read_all", "read_labels", "true_class", "true_classes"]
 
 _IMAGENET_CLASSES = 1000
 _DEFAULT_SIZE = 224
@@ -121,13 +121,23 @@ class Classifier:
             for index in order
         )
 
+    @property
+    def batch(self) -> int:
+        """Pictures that go through the network at once."""
+        return self._fixed_batch or _BATCH
+
+    @property
+    def _fixed_batch(self) -> int | None:
+        first = self._input.shape[0]
+        return first if isinstance(first, int) else None
+
     def _name(self, index: int) -> str:
         return f"class {index}" if self.labels is None else self.labels.names[index]
 
     def _logits(self, inputs: Sequence[NDArray[Any]]) -> list[NDArray[np.float64]]:
         """Of every picture, in batches that the network takes."""
-        fixed = self._input.shape[0] if isinstance(self._input.shape[0], int) else None
-        step = fixed or _BATCH
+        fixed = self._fixed_batch
+        step = self.batch
         results: list[NDArray[np.float64]] = []
         for start in range(0, len(inputs), step):
             batch = np.stack(inputs[start : start + step]).astype(self._dtype)
@@ -137,6 +147,15 @@ class Classifier:
             output = self._session.run(None, {self._input.name: padded})[0]
             results.extend(output[: len(batch)].reshape(len(batch), -1).astype(np.float64))
         return results
+
+
+def true_classes(paths: Sequence[Path], root: Path, labels: Labels | None, classes: int) -> dict[Path, int]:
+    """The class of every picture, as `true_class` finds it; each folder is looked at once."""
+    by_folder: dict[Path, int] = {}
+    for path in paths:
+        if path.parent not in by_folder:
+            by_folder[path.parent] = true_class(path, root, labels, classes)
+    return {path: by_folder[path.parent] for path in paths}
 
 
 def true_class(path: Path, root: Path, labels: Labels | None, classes: int) -> int:
@@ -185,7 +204,7 @@ def _session(proto: onnx.ModelProto) -> Any:
     try:
         return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has no class of its own for these
-        raise OrinportError(f"ONNX Runtime does not run the network: {str(error).splitlines()[0]}") from error
+        raise OrinportError(f"ONNX Runtime does not run the network: {first_line(error)}") from error
 
 
 def read_all(paths: Sequence[Path]) -> tuple[list[tuple[Path, Picture]], list[tuple[Path, OrinportError]]]:

@@ -161,12 +161,6 @@ class CudaDevice:
         )
         return Loaded(name, driver.CUfunction(int(kernel)), driver)
 
-    def registers(self, name: str) -> int:
-        """Registers a thread of a loaded kernel uses."""
-        kernel = self._driver.CUkernel(int(self._kernels[name].function))
-        attribute = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NUM_REGS
-        return int(self._call(self._driver.cuKernelGetAttribute, attribute, kernel, self._handle))
-
 
 def compile_kernel(header: str, name: str, architecture: tuple[int, int]) -> tuple[str, bytes]:
     """Mangled name and machine code of a template instance. Needs NVRTC, no GPU."""

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from orinport.dcnv4.modules import DCNv4
-from orinport.errors import OrinportError
+from orinport.errors import OrinportError, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -270,7 +270,7 @@ def load_checkpoint(path: str | Path) -> dict[str, torch.Tensor]:
             "Save its state dict alone: torch.save(model.state_dict(), path).",
         ) from error
     except (OSError, RuntimeError, EOFError, ValueError, KeyError, AttributeError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        reason = first_line(error)
         if isinstance(error, KeyError):  # an unknown opcode
             reason = "it is no file that torch.save wrote"
         raise OrinportError(f"The checkpoint {str(path)!r} cannot be read: {reason}") from error

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from orinport.dcnv4.dynamic import dynamic_inputs, load_any, with_batch
 from orinport.dcnv4.node import custom_nodes, nodes_of
 from orinport.dcnv4.portable import portable_proto, to_plugin
-from orinport.errors import OrinportError
+from orinport.errors import OrinportError, first_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,7 +104,7 @@ def _run(proto: onnx.ModelProto, images: NDArray[np.float32]) -> NDArray[Any]:
         output: NDArray[Any] = session.run(None, {session.get_inputs()[0].name: images})[0]
     except Exception as error:  # onnxruntime has no class of its own for these
         raise OrinportError(
-            f"ONNX Runtime does not run the network: {str(error).splitlines()[0]}", "A lower --opset may do."
+            f"ONNX Runtime does not run the network: {first_line(error)}", "A lower --opset may do."
         ) from error
     return output
 

@@ -25,7 +25,7 @@ from orinport.dcnv4.attention import AttentionSite, expand_attention
 from orinport.dcnv4.body import Body, Names, replace_node
 from orinport.dcnv4.infer import complete_shapes
 from orinport.dcnv4.node import ATTENTION, FUSED, PLAIN, custom_nodes, make_node, node_geometry
-from orinport.errors import OrinportError
+from orinport.errors import OrinportError, first_line
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -87,7 +87,7 @@ def _with_grid_sample(proto: onnx.ModelProto) -> onnx.ModelProto:
     try:
         raised: onnx.ModelProto = onnx.version_converter.convert_version(proto, LOWEST_OPSET)
     except (RuntimeError, ValueError) as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise OrinportError(f"The network cannot be raised from opset {opset} to {LOWEST_OPSET}: {reason}") from error
     raised.ir_version = max(raised.ir_version, 8)
     return raised

@@ -154,8 +154,6 @@ _READERS: dict[str, tuple[str, tuple[tuple[str, str, Callable[[Any], Any]], ...]
     "DEQUANTIZE": ("IDequantizeLayer", (("axis", "axis", int),)),
 }
 """Per kind: the class of TensorRT's API, and which of its properties are which of our attributes."""
-_WITHOUT_TYPE = frozenset({"POOLING", "ACTIVATION"})
-"""Layers whose property `type` hides the layer's own; it is read through the class."""
 
 
 class _Holder:

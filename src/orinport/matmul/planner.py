@@ -209,7 +209,7 @@ def gpu_us(product: Product, target: Target, precision: Precision) -> float:
 
 
 def break_even(product: Product, target: Target, precision: Precision) -> int | None:
-    """The smallest power of two of products in one submission for which the DLA is no slower than the GPU."""
+    """The smallest power of four of products in one submission for which the DLA is no slower than the GPU."""
     if product.distinct or product.k * max(product.m, product.n) > _MOST_ELEMENTS:
         return None
     number = 1

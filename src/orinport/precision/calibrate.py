@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orinport.errors import MissingExtraError, OrinportError
+from orinport.errors import MissingExtraError, OrinportError, first_line
 from orinport.model.layer import DType
 from orinport.model.model import dtype_of, shape_of
 from orinport.model.save import copy_model, save, to_proto
@@ -340,7 +340,7 @@ def _session(shard: _Shard) -> Any:
                 shard.content or shard.model, options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:
-            raise OrinportError(f"ONNX Runtime does not run the network: {_first_line(error)}.") from error
+            raise OrinportError(f"ONNX Runtime does not run the network: {first_line(error).rstrip('.')}.") from error
     return _SESSIONS[key]
 
 
@@ -377,12 +377,8 @@ def _outputs(session: Any, wanted: list[str], sample: Mapping[str, NDArray[Any]]
     try:
         outputs: list[NDArray[Any]] = session.run(wanted, dict(sample))
     except Exception as error:
-        raise OrinportError(f"ONNX Runtime fails on the data: {_first_line(error)}.") from error
+        raise OrinportError(f"ONNX Runtime fails on the data: {first_line(error).rstrip('.')}.") from error
     return outputs
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 # ---------------------------------------------------------------------------------------------- state

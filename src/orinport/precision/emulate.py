@@ -53,7 +53,6 @@ _EXACT = 1 << 24
 _NUDGE = 1 + 2.0**-50
 _SHARED = 64
 """Elements up to which equal constants are stored once."""
-_SUBGRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 _OTHER_FLOATS = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE})
 _PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from orinport.errors import OrinportError
+from orinport.errors import OrinportError, first_line
 from orinport.model.model import display_name
 from orinport.precision.emulate import Arithmetic
 from orinport.precision.scales import LEVELS
@@ -91,22 +91,18 @@ class Runner:
                     ir.save(model, source, external_data="emulated.bin")
                 self._session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
         except Exception as error:
-            raise OrinportError(f"ONNX Runtime does not run the network: {_first_line(error)}") from error
+            raise OrinportError(f"ONNX Runtime does not run the network: {first_line(error)}") from error
 
     def run(self, feeds: Mapping[str, NDArray[Any]]) -> Arrays:
         """All outputs by name."""
         try:
             return dict(zip(self.outputs, self._session.run(self.outputs or None, dict(feeds)), strict=True))
         except Exception as error:
-            raise OrinportError(f"ONNX Runtime does not run the network: {_first_line(error)}") from error
+            raise OrinportError(f"ONNX Runtime does not run the network: {first_line(error)}") from error
 
 
 _INLINE = 1 << 30
 """Bytes of constants up to which a model goes to ONNX Runtime in memory: a protobuf holds 2 GB."""
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def with_outputs(model: Model, names: Collection[str]) -> ir.Model:

@@ -76,10 +76,6 @@ class Bytes:
         """Bytes read and written."""
         return self.read + self.written
 
-    def times(self, factor: int) -> Bytes:
-        """The bytes of `factor` images."""
-        return Bytes(*(getattr(self, name) * factor for name in self.__dataclass_fields__))
-
 
 @dataclass(frozen=True, slots=True)
 class LayerPrediction:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from orinport.errors import OrinportError
+from orinport.errors import OrinportError, first_line
 from orinport.results import VerifyReport, VerifyRow
 from orinport.rewrites.log import Proof
 from orinport.rewrites.piece import embedded
@@ -201,7 +201,7 @@ class _Runner:
             with np.errstate(all="ignore"):
                 return [np.asarray(array) for array in self._reference.run(list(outputs), dict(feeds))]
         except Exception as error:
-            raise NotProvableError(f"no engine runs it: {_first_line(error)}") from error
+            raise NotProvableError(f"no engine runs it: {first_line(error)}") from error
 
     def fall_back(self) -> None:
         """To onnx.reference, if that is not the engine already."""
@@ -210,14 +210,14 @@ class _Runner:
 
     def _fall_back(self, error: Exception) -> None:
         if self._proto is None:
-            raise NotProvableError(f"ONNX Runtime cannot run it: {_first_line(error)}") from error
+            raise NotProvableError(f"ONNX Runtime cannot run it: {first_line(error)}") from error
         from onnx.reference import ReferenceEvaluator
 
         try:
             self._reference = ReferenceEvaluator(self._proto())
         except Exception as second:
             raise NotProvableError(
-                f"ONNX Runtime cannot run it ({_first_line(error)}), nor can onnx.reference ({_first_line(second)})"
+                f"ONNX Runtime cannot run it ({first_line(error)}), nor can onnx.reference ({first_line(second)})"
             ) from second
         self._session = None
         self.engine = "onnx.reference"
@@ -251,11 +251,6 @@ def _session(source: bytes | str, threads: int) -> Any:
     options.log_severity_level = 4
     options.enable_cpu_mem_arena = False
     return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
 
 
 # ---------------------------------------------------------------------------------------------- cost
@@ -647,7 +642,7 @@ def _checker_says(model: ir.Model, *, types: bool = False) -> str:
         if types:
             onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        return _first_line(error)
+        return first_line(error)
     return ""
 
 
