@@ -227,7 +227,7 @@ def test_nothing_outside_the_output_is_written(torch):
     guarded = torch.full((size + 2048,), 7.0)
     output = guarded[1024 : 1024 + size]
     addresses = [value.data_ptr(), vectors.data_ptr(), output.data_ptr()]
-    library.dcnv4_forward("f32", geometry, value.shape, vectors.shape, addresses, 2)
+    library.dcnv4("forward_f32", geometry, value.shape, vectors.shape, addresses, 2)
     assert (guarded[:1024] == 7).all()
     assert (guarded[-1024:] == 7).all()
     assert error(output.reshape(2, 9, 7, 60), reference(numbers(value), numbers(vectors), **keywords(geometry))) < 5e-6

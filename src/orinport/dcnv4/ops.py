@@ -155,9 +155,8 @@ def _dcnv4_cpu(value: torch.Tensor, offset_mask: torch.Tensor, *arguments: Any) 
     batch, rows, columns, _ = geometry.check(value.shape, offset_mask.shape)
     kind, (work, vectors) = _prepare(value, offset_mask)
     output = work.new_empty((batch, rows, columns, geometry.channels))
-    library.dcnv4_forward(
-        kind, geometry, work.shape, vectors.shape, _addresses(work, vectors, output), torch.get_num_threads()
-    )
+    addresses = _addresses(work, vectors, output)
+    library.dcnv4(f"forward_{kind}", geometry, work.shape, vectors.shape, addresses, torch.get_num_threads())
     return output.to(value.dtype)
 
 
@@ -169,8 +168,8 @@ def _dcnv4_backward_cpu(
         return _dcnv4_backward_default(gradient, value, offset_mask, *arguments)
     kind, (work, vectors, upstream) = _prepare(value, offset_mask, gradient)
     gradients = torch.zeros_like(work), torch.zeros_like(vectors)
-    library.dcnv4_backward(
-        kind,
+    library.dcnv4(
+        f"backward_{kind}",
         _geometry(arguments),
         work.shape,
         vectors.shape,
@@ -252,8 +251,8 @@ def _flash_cpu(
     batch, queries, group, channels = arguments.check(value.shape, first_rows, sampling_loc_attn.shape)
     kind, (work, vectors) = _prepare(value, sampling_loc_attn)
     output = work.new_empty((batch, queries, group * channels))
-    library.flash_forward(
-        kind,
+    library.flash(
+        f"forward_{kind}",
         arguments,
         first_rows,
         work.shape,
@@ -278,8 +277,8 @@ def _flash_backward_cpu(
     arguments, first_rows = _attention(shapes, starts, points)
     kind, (work, vectors, upstream) = _prepare(value, sampling_loc_attn, gradient)
     gradients = torch.zeros_like(work), torch.zeros_like(vectors)
-    library.flash_backward(
-        kind,
+    library.flash(
+        f"backward_{kind}",
         arguments,
         first_rows,
         work.shape,

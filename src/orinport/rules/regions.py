@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from orinport.model.partition import partition
 from orinport.rules.finding import Verdict
-from orinport.rules.support import finding
+from orinport.rules.support import finding, holding
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from orinport.model.layer import Layer
     from orinport.rules.finding import Finding
     from orinport.rules.rule import Context, Rule
     from orinport.targets.target import RuleRow
 
-__all__ = ["loadables", "network_finding", "on_dla", "some"]
+__all__ = ["loadables", "network_finding", "on_dla", "some", "too_large"]
 
 _NAMES_SHOWN = 3
 
@@ -33,6 +33,34 @@ def network_finding(
 ) -> Finding:
     """A finding of `rule` on the network as a whole."""
     return finding(rule, None, rows, message, value=value, limit=limit, advice=advice, verdict=verdict)
+
+
+def too_large(
+    rule: Rule,
+    layers: Sequence[Layer],
+    context: Context,
+    row: RuleRow,
+    size: Callable[[Layer], int],
+    what: str,
+    *,
+    advice: str,
+) -> Iterator[Finding]:
+    """A finding for each loadable whose `size`, in bytes over its layers, reaches the row's `max_bytes`."""
+    limit: int = row.values["max_bytes"]
+    if sum(map(size, layers)) < limit:
+        return
+    for group in loadables(layers, context):
+        total = sum(map(size, group))
+        if total >= limit:
+            yield network_finding(
+                rule,
+                holding(context, rule.rows),
+                f"The {what} of the loadable of {some(group)} take {total:,} bytes; the DLA takes less than {limit:,}.",
+                value=total,
+                limit=limit,
+                advice=advice,
+                verdict=Verdict.UNKNOWN if context.gpu_fallback else Verdict.BLOCKED,
+            )
 
 
 def on_dla(layer: Layer, context: Context) -> bool:

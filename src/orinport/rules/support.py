@@ -11,7 +11,7 @@ from orinport.rules.finding import Finding, Fix, Verdict
 from orinport.targets.target import Confidence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from orinport.model.layer import Layer, Tensor
     from orinport.rules.rule import Context, Rule
@@ -133,6 +133,89 @@ def _sources(rows: Sequence[RuleRow]) -> str:
     if len(parts) > 1:
         parts.pop(_NO_DOCUMENT, None)
     return "; ".join(parts) or _NO_DOCUMENT
+
+
+def outside(
+    rule: Rule, layer: Layer, context: Context, key: str, *, advice: str, fix: tuple[str, str] | None = None
+) -> Iterator[Finding]:
+    """A finding if `layer[key]`, one number a dimension, leaves the range of the rule's row.
+
+    Forms that the row lists under `allowed` are taken too.
+    """
+    row, value = speaking(context, rule.rows), layer[key]
+    if row is None or within(value, row):
+        return
+    forms = row.values.get("allowed", ())
+    if list(value) in forms:
+        return
+    more = f", or one of {', '.join(map(by, forms))}" if forms else ""
+    message = f"The {key} is {by(value)}; the DLA takes {between(row)} in each dimension{more}."
+    yield finding(rule, layer, row, message, value=value, limit=bounds(row), advice=advice, fix=fix)
+
+
+def constant_operand(
+    rule: Rule,
+    layer: Layer,
+    context: Context,
+    ids: tuple[str, str, str],
+    *,
+    many: str,
+    advice: str,
+    fix: tuple[str, str] | None = None,
+) -> Iterator[Finding]:
+    """A finding on more constants than the first row takes.
+
+    Else, as unknown, one on a constant that is not what the second row's page asks for; the third row is the doubt.
+    """
+    constants = [tensor for tensor in layer.inputs if tensor.constant]
+    row, page, op = context.rows.get(ids[0]), context.rows.get(ids[1]), layer["op"]
+    if row is not None and len(constants) > (most := row.values["max_constants"]):
+        message = f"{len(constants)} inputs of {op} are constant; the DLA takes at most {most}."
+        yield finding(rule, layer, row, message, value=len(constants), limit=most, advice=many)
+        return
+    if page is None or not constants or constants[0].shape is None:  # DLA103 speaks on the shape
+        return
+    found = (constants[0].volume, constants[0].dtype.value)
+    asked = (page.values["constant_values"], page.values["constant_type"])
+    if found != asked:
+        yield finding(
+            rule,
+            layer,
+            holding(context, ids[1:]),
+            f"{op} with a constant of {found[0]} values in {found[1]}: which constants it takes is not documented.",
+            value=found,
+            limit=asked,
+            advice=advice,
+            verdict=Verdict.UNKNOWN,
+            fix=fix,
+        )
+
+
+def only_precision(
+    rule: Rule,
+    layer: Layer,
+    context: Context,
+    name: str,
+    ids: tuple[str, ...],
+    *,
+    advice: str,
+    fix: tuple[str, str] | None = None,
+) -> Iterator[Finding]:
+    """A finding if the network's precision is not the one that the first row names.
+
+    The other rows are doubts: where one of them holds, the layer is unknown.
+    """
+    row, doubt = context.rows.get(ids[0]), speaking(context, ids[1:])
+    precision, version = context.precision.value, context.target.stack.tensorrt
+    if doubt is not None:
+        message = (
+            f"No document says whether {name} is taken in {precision.upper()} in TensorRT {version} on"
+            f" {context.target.platform.value.capitalize()}."
+        )
+        yield finding(rule, layer, doubt, message, value=precision, limit=None, advice=advice, verdict=Verdict.UNKNOWN)
+    elif row is not None and precision != (taken := row.values["precision"]):
+        message = f"{name} is taken in {taken.upper()} only, and the network is prepared in {precision.upper()}."
+        yield finding(rule, layer, row, message, value=precision, limit=taken, advice=advice, fix=fix)
 
 
 def unshaped(tensors: Iterable[Tensor]) -> bool:

@@ -42,39 +42,20 @@ class Library:
             for kind in ("f32", "f64"):
                 getattr(self._library, f"{name}_{kind}").restype = None
 
-    def dcnv4_forward(
+    def dcnv4(
         self,
-        kind: str,
+        function: str,
         geometry: Geometry,
         value: Sequence[int],
         offset_mask: Sequence[int],
         addresses: Sequence[int],
         threads: int,
     ) -> None:
-        """`value` and `offset_mask` are shapes; `addresses`: value, offset_mask, output."""
-        self._dcnv4(f"dcnv4_forward_{kind}", geometry, value, offset_mask, addresses, threads)
+        """Run `forward_KIND` or `backward_KIND` of DCNv4; `value` and `offset_mask` are shapes.
 
-    def dcnv4_backward(
-        self,
-        kind: str,
-        geometry: Geometry,
-        value: Sequence[int],
-        offset_mask: Sequence[int],
-        addresses: Sequence[int],
-        threads: int,
-    ) -> None:
-        """`addresses`: value, offset_mask, output's gradient, then the two gradients, which come zeroed."""
-        self._dcnv4(f"dcnv4_backward_{kind}", geometry, value, offset_mask, addresses, threads)
-
-    def _dcnv4(
-        self,
-        name: str,
-        geometry: Geometry,
-        value: Sequence[int],
-        offset_mask: Sequence[int],
-        addresses: Sequence[int],
-        threads: int,
-    ) -> None:
+        `addresses`: value, offset_mask, output; backward: value, offset_mask, the output's gradient, then the two
+        gradients, which come zeroed. Raises OrinportError if the shapes do not belong together.
+        """
         batch, rows, columns, width = geometry.check(value, offset_mask)
         arguments = _DCNv4Arguments(
             batch,
@@ -93,11 +74,12 @@ class Library:
             geometry.offset_scale,
         )
         grid_x, grid_y = _tap_grid(geometry)
-        self._call(name, ctypes.byref(arguments), grid_x, grid_y, _INT64(geometry.taps), addresses, threads)
+        taps = _INT64(geometry.taps)
+        self._call(f"dcnv4_{function}", ctypes.byref(arguments), grid_x, grid_y, taps, addresses, threads)
 
-    def flash_forward(
+    def flash(
         self,
-        kind: str,
+        function: str,
         arguments: DeformAttnArguments,
         starts: Sequence[int],
         value: Sequence[int],
@@ -105,37 +87,16 @@ class Library:
         addresses: Sequence[int],
         threads: int,
     ) -> None:
-        """`value` and `sampling_loc_attn` are shapes; `addresses`: value, sampling_loc_attn, output."""
-        self._flash(f"flash_forward_{kind}", arguments, starts, value, sampling_loc_attn, addresses, threads)
+        """Run `forward_KIND` or `backward_KIND` of FlashDeformAttn; `value` and `sampling_loc_attn` are shapes.
 
-    def flash_backward(
-        self,
-        kind: str,
-        arguments: DeformAttnArguments,
-        starts: Sequence[int],
-        value: Sequence[int],
-        sampling_loc_attn: Sequence[int],
-        addresses: Sequence[int],
-        threads: int,
-    ) -> None:
-        """`addresses`: value, sampling_loc_attn, output's gradient, then the two gradients, the first one zeroed."""
-        self._flash(f"flash_backward_{kind}", arguments, starts, value, sampling_loc_attn, addresses, threads)
-
-    def _flash(
-        self,
-        name: str,
-        arguments: DeformAttnArguments,
-        starts: Sequence[int],
-        value: Sequence[int],
-        sampling_loc_attn: Sequence[int],
-        addresses: Sequence[int],
-        threads: int,
-    ) -> None:
+        `addresses`: value, sampling_loc_attn, output; backward: value, sampling_loc_attn, the output's gradient, then
+        the two gradients, the first one zeroed. Raises OrinportError if the shapes do not belong together.
+        """
         batch, queries, group, channels = arguments.check(value, starts, sampling_loc_attn)
         levels = len(arguments.levels)
         numbers = _FlashArguments(batch, value[1], queries, group, channels, levels, arguments.points)
         shapes = (_INT64 * (2 * levels))(*(size for level in arguments.levels for size in level))
-        self._call(name, ctypes.byref(numbers), shapes, (_INT64 * levels)(*starts), addresses, threads)
+        self._call(f"flash_{function}", ctypes.byref(numbers), shapes, (_INT64 * levels)(*starts), addresses, threads)
 
     def _call(self, name: str, *rest: Any) -> None:
         *head, addresses, threads = rest

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import ceil, prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from orinport.rewrites.catalogue._movers import absorb
 from orinport.rewrites.limits import fits_buffer
+from orinport.rewrites.rewrite import Match, Refusal
+from orinport.rewrites.shuffle import Shuffle
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -15,7 +19,58 @@ if TYPE_CHECKING:
     from orinport.rewrites.builder import Builder
     from orinport.rewrites.context import RewriteContext
 
-__all__ = ["board_of", "maximum", "mean", "reduced_axes"]
+__all__ = ["Reduced", "Reduction", "maximum", "mean", "on_board", "read_reduction", "reduced_axes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A node's input, its shape, and the axes that it reduces, sorted."""
+
+    value: ir.Value
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """A 4-D tensor, `into` of `source`, and whether its channels, height and width are reduced."""
+
+    source: ir.Value
+    into: Shuffle
+    reduced: tuple[bool, bool, bool]
+
+
+def read_reduction(node: ir.Node, takers: str, context: RewriteContext) -> Reduction | Refusal | None:
+    """What a node reduces; None if that changes nothing. `takers` stand in a refusal: `pools`."""
+    value = node.inputs[0]
+    shape = context.shape(value)
+    if value is None or shape is None or context.shape(node.outputs[0]) is None:
+        return Refusal("the shape is not known")
+    if not context.is_float(value):
+        return Refusal(f"{takers} do not take {context.dtype(value)}")
+    if 0 in shape:
+        return Refusal("the tensor holds no elements")
+    axes = reduced_axes(node, shape, context)
+    if axes is None:
+        return Refusal("the axes are known at run time only")
+    if not axes or all(shape[axis] == 1 for axis in axes):
+        return None
+    if 0 in axes and shape[0] > 1 and len(shape) > 1:
+        return Refusal("it also reduces the batch")
+    return Reduction(value, shape, axes)
+
+
+def on_board(node: ir.Node, reduction: Reduction, context: RewriteContext) -> Match | Refusal:
+    """The reduction over channels, height or width of a 4-D tensor, as `Reduced`."""
+    found = board_of(reduction.shape, reduction.axes)
+    if found is None:
+        return Refusal("kept and reduced dimensions alternate too often for a 4-D tensor")
+    board, reduced = found
+    limit = context.limit("G05", "max")
+    if max(board[1:]) > limit:
+        return Refusal(f"a dimension of {max(board[1:])} exceeds the DLA's limit of {limit}")
+    source, into, movers = absorb(reduction.value, Shuffle.reshape(reduction.shape, board), context)
+    return Match((node, *movers), (node.outputs[0],), Reduced(source, into, reduced))
 
 
 def reduced_axes(node: ir.Node, shape: tuple[int, ...], context: RewriteContext) -> tuple[int, ...] | None:

@@ -25,14 +25,11 @@ Rows F01, P02, Q01a, Q01b, Q01c and Q01e of the acceptance catalogue.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orinport.rewrites.catalogue._infinity import may_be_minus_infinity
-from orinport.rewrites.catalogue._movers import absorb
-from orinport.rewrites.catalogue._reductions import board_of, maximum, reduced_axes
+from orinport.rewrites.catalogue._reductions import Reduction, maximum, on_board, read_reduction
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
-from orinport.rewrites.shuffle import Shuffle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,13 +42,6 @@ if TYPE_CHECKING:
 __all__ = ["REWRITE", "ReduceMaxToPool"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Data:
-    source: ir.Value
-    into: Shuffle
-    reduced: tuple[bool, bool, bool]
-
-
 class ReduceMaxToPool(Rewrite):
     """Maxima and minima become max pools."""
 
@@ -60,34 +50,14 @@ class ReduceMaxToPool(Rewrite):
     op_types = ("ReduceMax", "ReduceMin")
 
     def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
-        value = node.inputs[0]
-        shape = context.shape(value)
-        if value is None or shape is None or context.shape(node.outputs[0]) is None:
-            return Refusal("the shape is not known")
-        if not context.is_float(value):
-            return Refusal(f"pools do not take {context.dtype(value)}")
-        if 0 in shape:
-            return Refusal("the tensor holds no elements")
-        axes = reduced_axes(node, shape, context)
-        if axes is None:
-            return Refusal("the axes are known at run time only")
-        if not axes or all(shape[axis] == 1 for axis in axes):
+        reduction = read_reduction(node, "pools", context)
+        if not isinstance(reduction, Reduction):
+            return reduction
+        if node.op_type == "ReduceMax" and len(reduction.shape) in (3, 4) and min(reduction.axes) >= 2:
             return None
-        if node.op_type == "ReduceMax" and len(shape) in (3, 4) and min(axes) >= 2:
-            return None
-        if 0 in axes and shape[0] > 1 and len(shape) > 1:
-            return Refusal("it also reduces the batch")
-        if may_be_minus_infinity(value, context):
+        if may_be_minus_infinity(reduction.value, context):
             return Refusal("the values may all be infinite, which a max pool does not keep")
-        found = board_of(shape, axes)
-        if found is None:
-            return Refusal("kept and reduced dimensions alternate too often for a 4-D tensor")
-        board, reduced = found
-        limit = context.limit("G05", "max")
-        if max(board[1:]) > limit:
-            return Refusal(f"a dimension of {max(board[1:])} exceeds the DLA's limit of {limit}")
-        source, into, movers = absorb(value, Shuffle.reshape(shape, board), context)
-        return Match((node, *movers), (node.outputs[0],), _Data(source, into, reduced))
+        return on_board(node, reduction, context)
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
         node, data = match.nodes[0], match.data

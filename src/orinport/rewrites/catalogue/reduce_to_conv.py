@@ -28,18 +28,15 @@ operators/README.md, ReduceSum.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orinport.rewrites.catalogue._movers import absorb
-from orinport.rewrites.catalogue._reductions import board_of, mean, reduced_axes
+from orinport.rewrites.catalogue._reductions import Reduction, mean, on_board, read_reduction
 from orinport.rewrites.catalogue._windows import Window, build_conv
 from orinport.rewrites.limits import fits_buffer
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
-from orinport.rewrites.shuffle import Shuffle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,14 +49,6 @@ if TYPE_CHECKING:
 __all__ = ["REWRITE", "ReduceToConv"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Data:
-    source: ir.Value
-    into: Shuffle
-    reduced: tuple[bool, bool, bool]
-    """Whether channels, height and width of the 4-D tensor are summed up."""
-
-
 class ReduceToConv(Rewrite):
     """Sums and means become convolutions of constants, and pools."""
 
@@ -68,35 +57,15 @@ class ReduceToConv(Rewrite):
     op_types = ("GlobalLpPool", "ReduceL1", "ReduceL2", "ReduceMean", "ReduceSum", "ReduceSumSquare")
 
     def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
-        value = node.inputs[0]
-        shape = context.shape(value)
-        if value is None or shape is None or context.shape(node.outputs[0]) is None:
-            return Refusal("the shape is not known")
-        if not context.is_float(value):
-            return Refusal(f"convolutions do not take {context.dtype(value)}")
-        if 0 in shape:
-            return Refusal("the tensor holds no elements")
+        reduction = read_reduction(node, "convolutions", context)
+        if not isinstance(reduction, Reduction):
+            return reduction
         kind = _kind(node, context)
         if kind is None:
             return Refusal(f"the norm of power {context.attribute(node, 'p', 2)} has no form on the DLA")
-        axes = reduced_axes(node, shape, context)
-        if axes is None:
-            return Refusal("the axes are known at run time only")
-        if not axes or all(shape[axis] == 1 for axis in axes):
+        if kind == "ReduceMean" and len(reduction.shape) in (3, 4) and min(reduction.axes) >= 2:
             return None
-        if kind == "ReduceMean" and len(shape) in (3, 4) and min(axes) >= 2:
-            return None
-        if 0 in axes and shape[0] > 1 and len(shape) > 1:
-            return Refusal("it also reduces the batch")
-        found = board_of(shape, axes)
-        if found is None:
-            return Refusal("kept and reduced dimensions alternate too often for a 4-D tensor")
-        board, reduced = found
-        limit = context.limit("G05", "max")
-        if max(board[1:]) > limit:
-            return Refusal(f"a dimension of {max(board[1:])} exceeds the DLA's limit of {limit}")
-        source, into, movers = absorb(value, Shuffle.reshape(shape, board), context)
-        return Match((node, *movers), (node.outputs[0],), _Data(source, into, reduced))
+        return on_board(node, reduction, context)
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
         kind, data = _kind(match.nodes[0], builder.context), match.data

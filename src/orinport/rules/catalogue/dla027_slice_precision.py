@@ -28,10 +28,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
-from orinport.rules.finding import Verdict
 from orinport.rules.fixes import CONV_SLICES_TO_CONVS
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import finding, speaking
+from orinport.rules.support import only_precision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,32 +49,8 @@ class SlicePrecision(LayerRule):
     kinds = (LayerKind.SLICE,)
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
-        row, doubt = context.rows.get("V01b"), speaking(context, ("OP33", "OP34a", "OP34b", "OP35"))
-        precision, version = context.precision.value, context.target.stack.tensorrt
-        if doubt is not None:
-            yield finding(
-                self,
-                layer,
-                doubt,
-                f"No document says whether Slice is taken in {precision.upper()} in TensorRT {version} on"
-                f" {context.target.platform.value.capitalize()}.",
-                value=precision,
-                limit=None,
-                advice=_ADVICE,
-                verdict=Verdict.UNKNOWN,
-            )
-        elif row is not None and precision != row.values["precision"]:
-            yield finding(
-                self,
-                layer,
-                row,
-                f"Slice is taken in {row.values['precision'].upper()} only, and the network is prepared in"
-                f" {precision.upper()}.",
-                value=precision,
-                limit=row.values["precision"],
-                advice=_ADVICE,
-                fix=CONV_SLICES_TO_CONVS if _parts_of_convolution(layer, context) else None,
-            )
+        fix = CONV_SLICES_TO_CONVS if _parts_of_convolution(layer, context) else None
+        return only_precision(self, layer, context, "Slice", self.rows[:1] + self.rows[3:], advice=_ADVICE, fix=fix)
 
 
 def _parts_of_convolution(layer: Layer, context: Context) -> bool:

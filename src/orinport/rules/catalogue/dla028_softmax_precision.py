@@ -25,9 +25,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
-from orinport.rules.finding import Verdict
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import finding, speaking
+from orinport.rules.support import only_precision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,30 +45,7 @@ class SoftmaxPrecision(LayerRule):
     kinds = (LayerKind.SOFTMAX,)
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
-        row, doubt = context.rows.get("M01b"), speaking(context, ("OP38a", "OP38b", "OP38c"))
-        precision, version = context.precision.value, context.target.stack.tensorrt
-        if doubt is not None:
-            yield finding(
-                self,
-                layer,
-                doubt,
-                f"No document says whether SoftMax is taken in {precision.upper()} in TensorRT {version}.",
-                value=precision,
-                limit=None,
-                advice=_ADVICE,
-                verdict=Verdict.UNKNOWN,
-            )
-        elif row is not None and precision != row.values["precision"]:
-            yield finding(
-                self,
-                layer,
-                row,
-                f"SoftMax is taken in {row.values['precision'].upper()} only, and the network is prepared in"
-                f" {precision.upper()}.",
-                value=precision,
-                limit=row.values["precision"],
-                advice=_ADVICE,
-            )
+        return only_precision(self, layer, context, "SoftMax", self.rows, advice=_ADVICE)
 
 
 RULE = SoftmaxPrecision()

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import between, bounds, by, finding, speaking, within
+from orinport.rules.support import outside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,21 +43,7 @@ class DeconvolutionKernel(LayerRule):
     kinds = (LayerKind.DECONVOLUTION,)
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
-        row = speaking(context, self.rows)
-        kernel = layer["kernel"]
-        if row is None or within(kernel, row) or list(kernel) in row.values.get("allowed", ()):
-            return
-        forms = ", ".join(map(by, row.values.get("allowed", ())))
-        yield finding(
-            self,
-            layer,
-            row,
-            f"The kernel is {by(kernel)}; the DLA takes {between(row)} in each dimension"
-            + (f", or one of {forms}." if forms else "."),
-            value=kernel,
-            limit=bounds(row),
-            advice="Scale up in two steps with smaller kernels.",
-        )
+        return outside(self, layer, context, "kernel", advice="Scale up in two steps with smaller kernels.")
 
 
 RULE = DeconvolutionKernel()

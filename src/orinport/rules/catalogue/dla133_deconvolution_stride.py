@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import between, bounds, by, finding, speaking, within
+from orinport.rules.support import outside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,21 +43,7 @@ class DeconvolutionStride(LayerRule):
     kinds = (LayerKind.DECONVOLUTION,)
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
-        row = speaking(context, self.rows)
-        stride = layer["stride"]
-        if row is None or within(stride, row) or list(stride) in row.values.get("allowed", ()):
-            return
-        forms = ", ".join(map(by, row.values.get("allowed", ())))
-        yield finding(
-            self,
-            layer,
-            row,
-            f"The stride is {by(stride)}; the DLA takes {between(row)} in each dimension"
-            + (f", or one of {forms}." if forms else "."),
-            value=stride,
-            limit=bounds(row),
-            advice="Scale up in two steps with smaller strides.",
-        )
+        return outside(self, layer, context, "stride", advice="Scale up in two steps with smaller strides.")
 
 
 RULE = DeconvolutionStride()

@@ -25,10 +25,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
-from orinport.rules.finding import Verdict
 from orinport.rules.fixes import FUSE_SCALE_INTO_CONV
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import finding, fuses_into_convolution, holding, speaking
+from orinport.rules.support import constant_operand, fuses_into_convolution, speaking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,39 +47,13 @@ class DivisionConstant(LayerRule):
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         if layer["op"] != "DIV" or speaking(context, ("E03b", "E03c")) is None:
             return
-        constants = [tensor for tensor in layer.inputs if tensor.constant]
-        if not constants:
-            return
-        row = context.rows.get("E05")
-        if row is not None and len(constants) > row.values["max_constants"]:
-            yield finding(
-                self,
-                layer,
-                row,
-                f"{len(constants)} inputs of DIV are constant; the DLA takes at most {row.values['max_constants']}.",
-                value=len(constants),
-                limit=row.values["max_constants"],
-                advice="Compute the quotient of the constants beforehand.",
-            )
-            return
-        page = context.rows.get("E10")
-        if page is None:
-            return
-        constant = constants[0]
-        if constant.shape is None:  # DLA103 speaks
-            return
-        if constant.volume == page.values["constant_values"] and constant.dtype.value == page.values["constant_type"]:
-            return
-        yield finding(
+        yield from constant_operand(
             self,
             layer,
-            holding(context, ("E10", "OP22")),
-            f"DIV with a constant of {constant.volume} values in {constant.dtype.value}: which constants it takes is"
-            " not documented.",
-            value=(constant.volume, constant.dtype.value),
-            limit=(page.values["constant_values"], page.values["constant_type"]),
+            context,
+            self.rows,
+            many="Compute the quotient of the constants beforehand.",
             advice="Multiply by the inverse of the constant.",
-            verdict=Verdict.UNKNOWN,
             fix=FUSE_SCALE_INTO_CONV if fuses_into_convolution(layer, context) else None,
         )
 

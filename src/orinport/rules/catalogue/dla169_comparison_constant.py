@@ -25,9 +25,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
-from orinport.rules.finding import Verdict
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import COMPARISONS, finding, holding, takes_comparison
+from orinport.rules.support import COMPARISONS, constant_operand, takes_comparison
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,40 +45,13 @@ class ComparisonConstant(LayerRule):
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         if layer["op"] not in COMPARISONS or not takes_comparison(layer, context):
             return
-        constants = [tensor for tensor in layer.inputs if tensor.constant]
-        if not constants:
-            return
-        row = context.rows.get("K08")
-        if row is not None and len(constants) > row.values["max_constants"]:
-            yield finding(
-                self,
-                layer,
-                row,
-                f"{len(constants)} inputs of {layer['op']} are constant; the DLA takes at most"
-                f" {row.values['max_constants']}.",
-                value=len(constants),
-                limit=row.values["max_constants"],
-                advice="Compare the constants beforehand.",
-            )
-            return
-        page = context.rows.get("K10")
-        if page is None:
-            return
-        constant = constants[0]
-        if constant.shape is None:  # DLA103 speaks
-            return
-        if constant.volume == page.values["constant_values"] and constant.dtype.value == page.values["constant_type"]:
-            return
-        yield finding(
+        yield from constant_operand(
             self,
             layer,
-            holding(context, ("K10", "OP27")),
-            f"{layer['op']} with a constant of {constant.volume} values in {constant.dtype.value}: which constants it"
-            " takes is not documented.",
-            value=(constant.volume, constant.dtype.value),
-            limit=(page.values["constant_values"], page.values["constant_type"]),
+            context,
+            self.rows,
+            many="Compare the constants beforehand.",
             advice="Subtract the thresholds from the tensor and compare with 0.",
-            verdict=Verdict.UNKNOWN,
         )
 
 

@@ -27,10 +27,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
-from orinport.rules.finding import Verdict
-from orinport.rules.regions import loadables, network_finding, some
+from orinport.rules.regions import too_large
 from orinport.rules.rule import NetworkRule
-from orinport.rules.support import holding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,23 +47,10 @@ class Weights(NetworkRule):
         row = context.rows.get("G13")
         if row is None:
             return
-        limit = row.values["max_bytes"]
-        if sum(_weight_bytes(layer, context) for layer in layers if "weight_values" in layer.attributes) < limit:
-            return
-        for group in loadables(layers, context):
-            size = sum(_weight_bytes(layer, context) for layer in group)
-            if size < limit:
-                continue
-            yield network_finding(
-                self,
-                holding(context, self.rows),
-                f"The loadable of {some(group)} has {size:,} bytes of weights; a DLA network holds less than"
-                f" {limit:,}.",
-                value=size,
-                limit=limit,
-                advice="Use INT8, or cut the network into parts.",
-                verdict=Verdict.UNKNOWN if context.gpu_fallback else Verdict.BLOCKED,
-            )
+        advice = "Use INT8, or cut the network into parts."
+        yield from too_large(
+            self, layers, context, row, lambda layer: _weight_bytes(layer, context), "weights", advice=advice
+        )
 
 
 def _weight_bytes(layer: Layer, context: Context) -> int:

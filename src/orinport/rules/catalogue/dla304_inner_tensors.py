@@ -25,10 +25,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orinport.rules.finding import Verdict
-from orinport.rules.regions import loadables, network_finding, some
+from orinport.rules.regions import too_large
 from orinport.rules.rule import NetworkRule
-from orinport.rules.support import holding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,24 +45,11 @@ class InnerTensors(NetworkRule):
         row = context.rows.get("G12")
         if row is None:
             return
-        limit = row.values["max_bytes"]
         size_of = row.values["element_bytes"][context.precision.value]
-        if sum(tensor.volume or 0 for layer in layers for tensor in layer.outputs) * size_of < limit:
-            return
-        for group in loadables(layers, context):
-            size = sum(_inner(layer, context) for layer in group) * size_of
-            if size < limit:
-                continue
-            yield network_finding(
-                self,
-                holding(context, self.rows),
-                f"The tensors inside the loadable of {some(group)} take {size:,} bytes; the DLA allows less than"
-                f" {limit:,}.",
-                value=size,
-                limit=limit,
-                advice="Use a smaller input, INT8, or cut the network into parts.",
-                verdict=Verdict.UNKNOWN if context.gpu_fallback else Verdict.BLOCKED,
-            )
+        advice = "Use a smaller input, INT8, or cut the network into parts."
+        yield from too_large(
+            self, layers, context, row, lambda layer: _inner(layer, context) * size_of, "inner tensors", advice=advice
+        )
 
 
 def _inner(layer: Layer, context: Context) -> int:
