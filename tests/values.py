@@ -6,7 +6,8 @@ from pathlib import Path
 
 from orinport.model.layer import DType, Layer, LayerKind, Tensor
 from orinport.placement.place import place
-from orinport.results import CheckReport, LayerVerdict, VerifyReport, VerifyRow
+from orinport.results import CheckReport, LayerVerdict
+from orinport.rewrites.log import VerifyReport, VerifyRow
 from orinport.rules.finding import Finding, Fix, Verdict
 from orinport.targets.target import Confidence, Hardware, Platform, PowerMode, Precision, Stack, Target
 from orinport.targets.version import Version

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from orinport.precision.calibrate import CalibrationOptions
     from orinport.predict.prediction import Prediction
     from orinport.quantization import Int8Options, QuantizeReport
-    from orinport.results import CheckReport, PrepareReport, VerifyReport
+    from orinport.results import CheckReport, PrepareReport
     from orinport.rewrites.edges import EdgeMapping
+    from orinport.rewrites.log import VerifyReport
     from orinport.rewrites.rewrite import Safety
     from orinport.targets.target import Precision, Target
 

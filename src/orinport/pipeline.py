@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from orinport.model.model import Model
     from orinport.predict.prediction import Prediction
-    from orinport.results import CheckReport, VerifyReport
+    from orinport.results import CheckReport
     from orinport.rewrites.edges import EdgeMapping
-    from orinport.rewrites.log import RewriteLog
+    from orinport.rewrites.log import RewriteLog, VerifyReport
     from orinport.targets.target import Target
 
 __all__ = ["prepare_model", "rewrite_for"]

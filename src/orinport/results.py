@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from orinport.placement.placement import Placement
     from orinport.predict.prediction import Prediction
     from orinport.rewrites.edges import EdgeMapping
-    from orinport.rewrites.log import RewriteLog
+    from orinport.rewrites.log import RewriteLog, VerifyReport
     from orinport.targets.target import Precision, Target
 
-__all__ = ["CheckReport", "LayerVerdict", "PrepareReport", "Reason", "TailReport", "VerifyReport", "VerifyRow"]
+__all__ = ["CheckReport", "LayerVerdict", "PrepareReport", "Reason", "TailReport"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,40 +78,6 @@ class CheckReport:
     def kinds(self) -> tuple[tuple[str, int], ...]:
         """Layer kinds and how many there are of each, most frequent first."""
         return tuple(Counter(row.layer.kind.value for row in self.layers).most_common())
-
-
-@dataclass(frozen=True, slots=True)
-class VerifyRow:
-    """How one output of two models compares.
-
-    `max_abs` and `max_rel` are the largest absolute difference and the largest difference relative to the
-    reference's largest magnitude; `tolerance` bounds the latter.
-    """
-
-    output: str
-    shape: tuple[int, ...]
-    max_abs: float
-    max_rel: float
-    tolerance: float
-    equal: bool
-
-
-@dataclass(frozen=True, slots=True)
-class VerifyReport:
-    """Two models on the same random inputs in ONNX Runtime."""
-
-    reference: str
-    candidate: str
-    rows: tuple[VerifyRow, ...]
-    cases: int
-    seed: int
-    diverges_at: str
-    """First tensor of the candidate that differs, by name; empty if none is known."""
-
-    @property
-    def equal(self) -> bool:
-        """All outputs agree within their tolerance."""
-        return all(row.equal for row in self.rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import onnx
 
-    from orinport.results import VerifyReport
+    from orinport.rewrites.log import VerifyReport
 
 __all__ = ["app", "convert", "export", "fuse"]
 

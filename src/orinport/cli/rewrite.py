@@ -12,8 +12,7 @@ from orinport.errors import OrinportError
 
 if TYPE_CHECKING:
     from orinport.model.model import Model
-    from orinport.results import VerifyReport
-    from orinport.rewrites.log import RewriteLog
+    from orinport.rewrites.log import RewriteLog, VerifyReport
 
 __all__ = ["rewrite"]
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
-    from orinport.results import VerifyReport
+    from orinport.rewrites.log import VerifyReport
 
 __all__ = ["METADATA", "Conversion", "ExportOptions", "Exported", "convert_network", "export_network"]
 

@@ -23,8 +23,7 @@ from orinport.rewrites.rewrite import Rewrite
 
 if TYPE_CHECKING:
     from orinport.model.model import Model
-    from orinport.results import VerifyReport
-    from orinport.rewrites.log import RewriteLog
+    from orinport.rewrites.log import RewriteLog, VerifyReport
 
 __all__ = ["Fusion", "fuse_projections"]
 

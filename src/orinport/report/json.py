@@ -10,7 +10,8 @@ import msgspec
 from orinport.rules.finding import Finding, Verdict
 
 if TYPE_CHECKING:
-    from orinport.results import CheckReport, VerifyReport
+    from orinport.results import CheckReport
+    from orinport.rewrites.log import VerifyReport
 
 __all__ = ["SCHEMA_VERSION", "check_document", "dumps", "finding_document", "plain", "verify_document"]
 

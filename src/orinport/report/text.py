@@ -11,7 +11,8 @@ from orinport.words import count
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orinport.results import CheckReport, PrepareReport, Reason, VerifyReport
+    from orinport.results import CheckReport, PrepareReport, Reason
+    from orinport.rewrites.log import VerifyReport
 
 __all__ = ["check_text", "prepare_text", "verify_text"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from orinport.rewrites.rewrite import Safety
 
-__all__ = ["Applied", "Proof", "Refused", "RewriteLog", "RolledBack"]
+__all__ = ["Applied", "Proof", "Refused", "RewriteLog", "RolledBack", "VerifyReport", "VerifyRow"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,40 @@ class Proof:
             "repeated": self.repeated,
             "detail": self.detail,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyRow:
+    """How one output of two models compares.
+
+    `max_abs` and `max_rel` are the largest absolute difference and the largest difference relative to the
+    reference's largest magnitude; `tolerance` bounds the latter.
+    """
+
+    output: str
+    shape: tuple[int, ...]
+    max_abs: float
+    max_rel: float
+    tolerance: float
+    equal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """Two models on the same random inputs in ONNX Runtime."""
+
+    reference: str
+    candidate: str
+    rows: tuple[VerifyRow, ...]
+    cases: int
+    seed: int
+    diverges_at: str
+    """First tensor of the candidate that differs, by name; empty if none is known."""
+
+    @property
+    def equal(self) -> bool:
+        """All outputs agree within their tolerance."""
+        return all(row.equal for row in self.rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,7 @@ import numpy as np
 import onnx_ir as ir
 
 from orinport.errors import OrinportError, first_line
-from orinport.results import VerifyReport, VerifyRow
-from orinport.rewrites.log import Proof
+from orinport.rewrites.log import Proof, VerifyReport, VerifyRow
 from orinport.rewrites.piece import embedded
 
 if TYPE_CHECKING:
