@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orinport.model.layer import LayerKind
-from orinport.rules.support import cbuf_banks
+from orinport.targets.buffer import buffer_banks
 from orinport.targets.catalogue import catalogue_rows
+from orinport.targets.target import Precision
 from rules.layer_builders import convolution, findings, layer, tensor, verdict
 
 
@@ -152,13 +153,23 @@ def _reference(c: int, w: int, kh: int, kw: int, dil_h: int, int8: bool) -> int:
 )
 def test_bank_estimate_equals_the_published_formula(c: int, w: int, kh: int, kw: int, dil: int, int8: bool) -> None:
     row = catalogue_rows()["C10a"]
-    banks = cbuf_banks(c, w, (kh, kw), dil, row.values["element_bytes"]["int8" if int8 else "fp16"], row)
+    banks = buffer_banks(
+        row.values,
+        Precision.INT8 if int8 else Precision.FP16,
+        channels=c,
+        width=w,
+        kernel=(kh, kw),
+        dilation=dil,
+    )
     assert banks.total == _reference(c, w, kh, kw, dil, int8)
 
 
 def test_the_published_example_of_the_bank_estimate() -> None:
     row = catalogue_rows()["C10a"]
-    fp16, int8 = (cbuf_banks(512, 160, (3, 3), 1, size, row) for size in (2, 1))
+    fp16, int8 = (
+        buffer_banks(row.values, precision, channels=512, width=160, kernel=(3, 3))
+        for precision in (Precision.FP16, Precision.INT8)
+    )
     assert (fp16.weights, fp16.data) == (1, 15)
     assert (int8.weights, int8.data) == (1, 8)
 

@@ -16,7 +16,7 @@ from orinport.targets.target import Precision
 from orinport.targets.toml import read_toml
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -87,8 +87,12 @@ class RewriteContext:
 
         So a rewrite builds for limits that it does not know itself, e.g. `limit("P02", "max")`.
         """
+        return self.limits(row)[key]
+
+    def limits(self, row: str) -> Mapping[str, Any]:
+        """All numbers of that row."""
         rows = catalogue_rows() if self.target is None else rows_for(self.target, self.precision)
-        return (rows.get(row) or catalogue_rows()[row]).values[key]
+        return (rows.get(row) or catalogue_rows()[row]).values
 
     def figure(self, name: str, key: str) -> Any:
         """A number of `targets/data/rewrites.toml`, which rewrites choose shapes by."""

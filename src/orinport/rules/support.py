@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, cast
 
@@ -20,11 +19,9 @@ if TYPE_CHECKING:
 __all__ = [
     "COMPARISONS",
     "LOGICAL",
-    "Banks",
     "between",
     "bounds",
     "by",
-    "cbuf_banks",
     "finding",
     "fuses_into_convolution",
     "holding",
@@ -325,40 +322,3 @@ def softmax_extent(shape: tuple[int, ...], axis: int) -> tuple[int, int]:
     """Length of the axis, and the product of channel, height and width without it; batch takes no part."""
     others = [size for place, size in enumerate(shape) if place != axis and place >= len(shape) - 3]
     return shape[axis], prod(others)
-
-
-@dataclass(frozen=True, slots=True)
-class Banks:
-    """What a convolution needs of the convolution buffer (CBUF), in banks."""
-
-    weights: int
-    data: int
-
-    @property
-    def total(self) -> int:
-        """Banks for one kernel and for the input rows that it covers."""
-        return self.weights + self.data
-
-
-def cbuf_banks(
-    channels: int, width: int, kernel: tuple[int, int], dilation_height: int, element_bytes: int, row: RuleRow
-) -> Banks:
-    """TensorRT's estimate of the buffer that a convolution needs before the DLA compiler sees it.
-
-    `channels` and `width` are those of the input. One kernel is rounded up to `weight_alignment_bytes` and fills
-    banks of `bank_bytes`; the input rows under the dilated kernel are stored in entries of `atoms_per_entry`
-    atoms of `atom_bytes`, `entries_per_bank` to a bank. Source: TensorRT 8.4 Developer Guide, chapter 12.
-    """
-    align = row.values["weight_alignment_bytes"]
-    height, across = kernel
-    kernel_bytes = _ceil(channels * height * across * element_bytes, align) * align
-    entries = _ceil(_ceil(channels * element_bytes, row.values["atom_bytes"]) * width, row.values["atoms_per_entry"])
-    rows = (height - 1) * dilation_height + 1
-    return Banks(
-        weights=_ceil(kernel_bytes, row.values["bank_bytes"]),
-        data=_ceil(entries * rows, row.values["entries_per_bank"]),
-    )
-
-
-def _ceil(value: int, divisor: int) -> int:
-    return -(-value // divisor)

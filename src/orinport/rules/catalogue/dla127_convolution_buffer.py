@@ -28,13 +28,15 @@ at 16 banks. The formula is printed in the 8.4 guide only and holds on as inferr
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
 from orinport.rules.fixes import SPLIT_CONV_CHANNELS
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import cbuf_banks, finding, holding
+from orinport.rules.support import finding, holding
+from orinport.targets.buffer import buffer_banks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,14 +66,16 @@ class ConvolutionBuffer(LayerRule):
         if len(kernel) != 2 or len(data.shape) != 4:  # DLA120 speaks on those
             return
         channels, width, dilation = data.shape[1], data.shape[3], layer["dilation"][0]
-        element = formula.values["element_bytes"][context.precision.value]
+        estimate = partial(
+            buffer_banks, formula.values, context.precision, width=width, kernel=kernel, dilation=dilation
+        )
         limit = limit_row.values["max_banks"]
-        most = cbuf_banks(channels, width, kernel, dilation, element, formula)
+        most = estimate(channels=channels)
         tight = context.rows.get("CF05")
         if most.total < (tight.values["warn_from"] if tight else limit + 1):
             return
         groups = layer["groups"]
-        least = cbuf_banks(channels // groups, width, kernel, dilation, element, formula) if groups > 1 else most
+        least = estimate(channels=channels // groups) if groups > 1 else most
         fix = SPLIT_CONV_CHANNELS if layer["constant_kernel"] else None
         split = f"{most.weights} for a kernel and {most.data} for input rows, {context.precision.value.upper()}"
         if least.total > limit:
