@@ -15,6 +15,7 @@ from orinport.dcnv4.node import custom_nodes
 from orinport.dcnv4.portable import portable_proto
 from orinport.errors import OrinportError, first_line
 from orinport.files import read_bounded
+from orinport.model.runtime import open_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -197,12 +198,8 @@ def _require_picture_input(model: ir.Model) -> None:
 
 
 def _session(proto: onnx.ModelProto) -> Any:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
     try:
-        return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        return open_session(proto.SerializeToString())
     except Exception as error:  # onnxruntime has no class of its own for these
         raise OrinportError(f"ONNX Runtime does not run the network: {first_line(error)}") from error
 

@@ -12,6 +12,7 @@ from orinport.dcnv4.dynamic import dynamic_inputs, load_any, with_batch
 from orinport.dcnv4.node import custom_nodes, nodes_of
 from orinport.dcnv4.portable import portable_proto, to_plugin
 from orinport.errors import OrinportError, first_line
+from orinport.model.runtime import open_session
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,10 +98,8 @@ def _fuse(model: ir.Model) -> tuple[ir.Model, int, tuple[tuple[str, str], ...]]:
 
 
 def _run(proto: onnx.ModelProto, images: NDArray[np.float32]) -> NDArray[Any]:
-    import onnxruntime
-
     try:
-        session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+        session = open_session(proto.SerializeToString())
         output: NDArray[Any] = session.run(None, {session.get_inputs()[0].name: images})[0]
     except Exception as error:  # onnxruntime has no class of its own for these
         raise OrinportError(

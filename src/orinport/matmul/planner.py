@@ -14,6 +14,7 @@ from orinport.matmul.product import Constant, Product
 from orinport.model.layer import DType, Layer, LayerKind, Tensor
 from orinport.model.load import load
 from orinport.model.lower import lower
+from orinport.model.runtime import open_session
 from orinport.placement.place import place
 from orinport.placement.placement import Placement, Region
 from orinport.predict.network import predict_network
@@ -168,8 +169,6 @@ def prove(candidate: Candidate, product: Product, constant: NDArray[Any] | None)
 
     The tolerance is that of a sum of K products in FP32 in any order: 4 sqrt(K) roundings.
     """
-    import onnxruntime
-
     rng = np.random.default_rng(1)
     many = candidate.products
     a = rng.standard_normal((many, product.m, product.k), dtype=np.float32)
@@ -178,11 +177,7 @@ def prove(candidate: Candidate, product: Product, constant: NDArray[Any] | None)
         b = constant[:many] if product.distinct else np.broadcast_to(constant, b.shape)
     if product.constant is Constant.LHS and constant is not None:
         a = constant[:many] if product.distinct else np.broadcast_to(constant, a.shape)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(
-        candidate.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+    session = open_session(candidate.model.SerializeToString())
     results = session.run(None, {name: feed.of(a, b) for name, feed in candidate.inputs.items()})
     wanted = np.matmul(a.astype(np.float64), b.astype(np.float64))
     worst = 0.0

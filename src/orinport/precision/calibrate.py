@@ -24,6 +24,7 @@ import numpy as np
 from orinport.errors import MissingExtraError, OrinportError, first_line
 from orinport.model.layer import DType
 from orinport.model.model import dtype_of, shape_of
+from orinport.model.runtime import open_session
 from orinport.model.save import copy_model, save, to_proto
 from orinport.precision.calibrators import METHODS, find_range
 from orinport.precision.data import DataSpec, InputSpec, Samples, open_data
@@ -324,21 +325,12 @@ _SESSIONS: dict[tuple[str, int], Any] = {}
 
 def _session(shard: _Shard) -> Any:
     """The session of a shard's model; one is kept for each process."""
-    import onnxruntime
-
     key = (shard.model, shard.threads)
     if key not in _SESSIONS:
         _SESSIONS.clear()
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = shard.threads
-        options.inter_op_num_threads = 1
-        # As written: every tensor is an output, so there is little to fuse, and sums keep their order.
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.log_severity_level = 4
         try:
-            _SESSIONS[key] = onnxruntime.InferenceSession(
-                shard.content or shard.model, options, providers=["CPUExecutionProvider"]
-            )
+            # As written: every tensor is an output, so there is little to fuse, and sums keep their order.
+            _SESSIONS[key] = open_session(shard.content or shard.model, threads=shard.threads, optimise=False)
         except Exception as error:
             raise OrinportError(f"ONNX Runtime does not run the network: {first_line(error).rstrip('.')}.") from error
     return _SESSIONS[key]

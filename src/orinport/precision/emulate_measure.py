@@ -18,6 +18,7 @@ import onnx_ir as ir
 
 from orinport.errors import OrinportError, first_line
 from orinport.model.model import display_name
+from orinport.model.runtime import open_session
 from orinport.precision.emulate import Arithmetic
 from orinport.precision.scales import LEVELS
 
@@ -71,14 +72,6 @@ class Runner:
     """A model in ONNX Runtime."""
 
     def __init__(self, model: ir.Model, *, threads: int = 0, optimise: bool = True) -> None:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 4
-        if not optimise:
-            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         self.outputs = [value.name or "" for value in model.graph.outputs]
         size = sum(v.const_value.nbytes for v in model.graph.initializers.values() if v.const_value is not None)
         try:
@@ -89,7 +82,7 @@ class Runner:
                 else:
                     source = str(Path(folder) / "emulated.onnx")
                     ir.save(model, source, external_data="emulated.bin")
-                self._session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+                self._session = open_session(source, threads=threads, optimise=optimise)
         except Exception as error:
             raise OrinportError(f"ONNX Runtime does not run the network: {first_line(error)}") from error
 

@@ -21,6 +21,7 @@ import numpy as np
 import onnx_ir as ir
 
 from orinport.errors import OrinportError, first_line
+from orinport.model.runtime import open_session
 from orinport.rewrites.log import Proof, VerifyReport, VerifyRow
 from orinport.rewrites.piece import embedded
 
@@ -185,7 +186,7 @@ class _Runner:
         self._proto = proto
         self.engine = "onnxruntime"
         try:
-            self._session = _session(source, threads)
+            self._session = open_session(source, threads=threads, optimise=False, arena=False)
         except Exception as error:
             self._fall_back(error)
 
@@ -238,18 +239,6 @@ def _runnable(proto: onnx.ModelProto) -> onnx.ModelProto:
     except OrinportError as error:
         raise NotProvableError(error.message) from error
     return proto
-
-
-def _session(source: bytes | str, threads: int) -> Any:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    options.enable_cpu_mem_arena = False
-    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
 
 
 # ---------------------------------------------------------------------------------------------- cost
