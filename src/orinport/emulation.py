@@ -14,6 +14,7 @@ from orinport.precision.emulate import Arithmetic, arithmetic_of, emulate
 from orinport.precision.emulate_measure import measure
 from orinport.precision.scales import Scales
 from orinport.precision.sensitivity import rank
+from orinport.rewrites.edges import board_feed, moved_inputs
 from orinport.rewrites.proof import NotProvableError, random_inputs
 from orinport.rules.finding import Verdict
 from orinport.targets.target import Precision
@@ -164,7 +165,6 @@ def _on_dla(report: CheckReport) -> frozenset[int]:
 def _samples(
     model: Model, options: EmulationOptions, edges: Sequence[EdgeMapping]
 ) -> tuple[list[Mapping[str, NDArray[Any]]], str]:
-    moved = {edge.name: edge for edge in edges if edge.kind == "input"}
     if options.data is None:
         input_specs(model)
         rng = np.random.default_rng(options.seed)
@@ -173,17 +173,15 @@ def _samples(
             return [random_inputs(model.graph.inputs, rng) for _ in range(count)], "random inputs"
         except NotProvableError as error:
             raise OrinportError(f"The network cannot be run: {error}.", "Give samples with --data.") from error
+    moved, feed = moved_inputs(edges), board_feed(edges)
     specs = tuple(
         replace(spec, shape=tuple(moved[spec.name].original_shape)) if spec.name in moved else spec
         for spec in input_specs(model)
     )
     opened = open_data(DataSpec(options.data, specs, "" if options.preprocess is None else str(options.preprocess)))
     count = min(len(opened), options.cases) if options.cases > 0 else len(opened)
-    samples: list[Mapping[str, NDArray[Any]]] = []
-    for index in range(count):
-        given = opened[index]
-        samples.append({name: moved[name].to_board(a) if name in moved else a for name, a in given.items()})
-    return samples, options.data
+    given = (opened[index] for index in range(count))
+    return [sample if feed is None else feed(sample) for sample in given], options.data
 
 
 def _priced(ranking: tuple[Sensitivity, ...], report: CheckReport) -> tuple[Sensitivity, ...]:

@@ -26,13 +26,11 @@ from orinport.precision.half import to_half
 from orinport.precision.qdq import has_qdq, strip_qdq
 from orinport.precision.scales import Scales
 from orinport.precision.ties import Ties, tie
+from orinport.rewrites.edges import board_feed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
-    from typing import Any
-
-    from numpy.typing import NDArray
 
     from orinport.model.layer import Layer
     from orinport.model.model import Model
@@ -147,7 +145,7 @@ def find_scales(
         preprocess=options.preprocess,
         options=options.calibration,
         inputs=input_specs(original),
-        feed=_feed(edges),
+        feed=board_feed(edges),
         progress=progress,
     )
 
@@ -161,20 +159,6 @@ def require_source(options: Int8Options) -> None:
             "INT8 needs a scale for every tensor, and there are neither data nor scales.",
             "Give --data with calibration data, or --scales with a calibration cache or a JSON file.",
         )
-
-
-def _feed(
-    edges: Sequence[EdgeMapping],
-) -> Callable[[Mapping[str, NDArray[Any]]], Mapping[str, NDArray[Any]]] | None:
-    """Turns a sample of the original network into one of the network whose edges were moved."""
-    moved = {edge.name: edge for edge in edges if edge.kind == "input"}
-    if not moved:
-        return None
-
-    def to_board(sample: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
-        return {name: moved[name].to_board(array) if name in moved else array for name, array in sample.items()}
-
-    return to_board
 
 
 def finish(scales: Scales, model: Model, report: CheckReport, options: Int8Options) -> QuantizeReport:

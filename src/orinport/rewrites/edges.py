@@ -20,13 +20,15 @@ from orinport.rewrites.context import RewriteContext, label
 from orinport.rewrites.shuffle import Shuffle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from numpy.typing import NDArray
 
     from orinport.model.model import Model
 
-__all__ = ["EdgeMapping", "move_edges"]
+    Sample = Mapping[str, NDArray[Any]]
+
+__all__ = ["EdgeMapping", "board_feed", "move_edges", "moved_inputs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,22 @@ class EdgeMapping:
         back = np.argsort(self.perm)
         moved = [self.expand[axis] for axis in self.perm]
         return np.ascontiguousarray(array.reshape(moved).transpose(back).reshape(self.original_shape))
+
+
+def moved_inputs(edges: Iterable[EdgeMapping]) -> dict[str, EdgeMapping]:
+    """The mappings of inputs, by name."""
+    return {edge.name: edge for edge in edges if edge.kind == "input"}
+
+
+def board_feed(edges: Iterable[EdgeMapping]) -> Callable[[Sample], Sample] | None:
+    """Turns a sample of the original network, arrays by input, into one of the network whose edges were moved.
+
+    None if no input was moved.
+    """
+    moved = moved_inputs(edges)
+    if not moved:
+        return None
+    return lambda sample: {name: moved[name].to_board(a) if name in moved else a for name, a in sample.items()}
 
 
 def move_edges(
