@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
-import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from boards import ssh_options, ssh_server, user, write_bundle, write_keys, write_program
 from orinport.cli import main
 from orinport.device.board import build_here, build_remotely, require_bundle
 from orinport.device.doctor import State, examine
@@ -24,42 +22,11 @@ from orinport.errors import OrinportError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-STAND_IN = """#!/bin/sh
-# A stand-in for trtexec: it prints what it was given, and makes the engine unless told to fail.
-echo "[I] TensorRT version: 8.6.2"
-engine=""
-for argument in "$@"; do
-  echo "[I] argument $argument"
-  case "$argument" in --saveEngine=*) engine="${argument#--saveEngine=}";; esac
-done
-if [ -n "$FAIL" ]; then
-  printf half > "$engine"
-  echo "[W] [TRT] MatMul is unsupported on DLA, relax constraints or use Convolution layer instead."
-  echo "[E] Engine could not be created from network"
-  echo "&&&& FAILED TensorRT.trtexec [TensorRT v8602] # trtexec"
-  exit 1
-fi
-if [ -n "$SLEEP" ]; then sleep "$SLEEP"; fi
-printf engine > "$engine"
-echo "&&&& PASSED TensorRT.trtexec [TensorRT v8602] # trtexec"
-"""
-SCRIPT = """#!/bin/sh
-set -eu
-cd "$(dirname "$0")"
-exec "${TRTEXEC:-trtexec}" --onnx=model.onnx --saveEngine=model.engine "$@"
-"""
-
 
 @pytest.fixture
 def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "net.orin"
-    folder.mkdir()
-    (folder / "model.onnx").write_bytes(b"model")
-    (folder / "build.sh").write_text(SCRIPT)
-    program = tmp_path / "trtexec"
-    program.write_text(STAND_IN)
-    program.chmod(0o755)
-    monkeypatch.setenv("TRTEXEC", str(program))
+    folder = write_bundle(tmp_path / "net.orin")
+    monkeypatch.setenv("TRTEXEC", str(write_program(tmp_path / "trtexec")))
     for name in ("FAIL", "SLEEP"):
         monkeypatch.delenv(name, raising=False)
     return folder
@@ -215,53 +182,16 @@ def test_doctor_reads_what_a_board_shows(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.fixture
 def loopback(tmp_path: Path) -> Iterator[tuple[str, ...]]:
-    """A real sshd on loopback whose sessions find the stand-in for trtexec; the ssh command that reaches it."""
-    server = shutil.which("sshd", path=f"/usr/sbin:{os.environ['PATH']}")
-    if server is None or shutil.which("ssh") is None:
-        pytest.skip("no sshd on this machine")
-    for name in ("host", "user"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / name], check=True)
-    (tmp_path / "authorized").write_text((tmp_path / "user.pub").read_text())
-    (tmp_path / "authorized").chmod(0o600)
-    if os.getuid() == 0:
-        Path("/run/sshd").mkdir(exist_ok=True)  # where a server of root's wants to confine its child
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    fail = f" FAIL={os.environ['FAIL']}" if os.environ.get("FAIL") else ""
-    (tmp_path / "config").write_text(
-        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {tmp_path}/host\nAuthorizedKeysFile {tmp_path}/authorized\n"
-        f"StrictModes no\nPidFile none\nUsePAM no\nPasswordAuthentication no\nSetEnv TRTEXEC={tmp_path}/trtexec{fail}\n"
-    )
-    process = subprocess.Popen(
-        [server, "-D", "-e", "-f", str(tmp_path / "config")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        for _ in range(100):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            if process.poll() is not None:
-                pytest.skip("sshd does not start for this user")
-            time.sleep(0.05)
-        options = [
-            "BatchMode=yes",
-            "StrictHostKeyChecking=no",
-            f"UserKnownHostsFile={tmp_path}/known",
-            "LogLevel=ERROR",
-        ]
-        yield (
-            *("ssh", "-F", "/dev/null", "-p", str(port), "-i", str(tmp_path / "user")),
-            *(word for option in options for word in ("-o", option)),
-        )
-    finally:
-        process.terminate()
-        process.wait(5)
+    """The ssh command that reaches a real sshd on loopback whose sessions find the stand-in for trtexec."""
+    write_keys(tmp_path)
+    given = {name: os.environ[name] for name in ("FAIL", "SLEEP") if os.environ.get(name)}
+    with ssh_server(tmp_path, tmp_path / "trtexec", **given) as port:
+        yield ("ssh", *ssh_options(tmp_path), "-p", str(port))
 
 
 def test_a_build_over_a_real_ssh(bundle: Path, loopback: tuple[str, ...]) -> None:
     lines: list[str] = []
-    host = f"{pwd.getpwuid(os.getuid()).pw_name}@127.0.0.1"
+    host = f"{user()}@127.0.0.1"
     before = set(Path("/tmp").glob("orinport.*"))
     result = build_remotely(bundle, host, ["two words", "it's"], lines.append, ssh=loopback)
     assert result.status == 0, lines
@@ -274,4 +204,49 @@ def test_a_host_that_refuses_the_key(bundle: Path, loopback: tuple[str, ...], tm
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
     other = tuple(str(tmp_path / "other") if word == str(tmp_path / "user") else word for word in loopback)
     with pytest.raises(OrinportError, match="cannot be used over ssh"):
-        build_remotely(bundle, f"{pwd.getpwuid(os.getuid()).pw_name}@127.0.0.1", [], lambda _: None, ssh=other)
+        build_remotely(bundle, f"{user()}@127.0.0.1", [], lambda _: None, ssh=other)
+
+
+def test_what_builds_left_is_not_copied_but_a_timing_cache_is_used_again(
+    bundle: Path, loopback: tuple[str, ...], tmp_path: Path
+) -> None:
+    (bundle / "model.engine").write_text("old")
+    (bundle / "timing.cache").write_text("known tactics")
+    (bundle / "boards").mkdir()
+    program = tmp_path / "trtexec"
+    program.write_text(
+        program.read_text().replace('engine=""', "engine=\"\"; echo \"[I] here: $(ls | tr '\\n' ' ')\"", 1)
+    )
+    lines: list[str] = []
+    options = ["--timingCacheFile=timing.cache", "--exportLayerInfo=layers.json"]
+    result = build_remotely(bundle, f"{user()}@127.0.0.1", options, lines.append, ssh=loopback)
+    assert "[I] here: build.sh model.onnx timing.cache " in lines
+    assert "[I] cache was known tactics" in lines
+    assert result.beside == (bundle / "timing.cache", bundle / "layers.json")
+    assert (bundle / "timing.cache").read_text() == "trtexec"
+    assert (bundle / "model.engine").read_text() == "engine"
+
+
+def test_a_lost_connection_ends_the_build_on_the_board(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_keys(tmp_path)
+    before = set(Path("/tmp").glob("orinport.*"))
+    with ssh_server(tmp_path, tmp_path / "trtexec", SLEEP="60") as port:
+        ssh = ("ssh", *ssh_options(tmp_path), "-p", str(port))
+        held: list[subprocess.Popen[str]] = []
+
+        def show(line: str) -> None:
+            if "saveEngine" in line:
+                held[0].kill()
+
+        with pytest.raises(OrinportError, match=r"connection to .* was lost"):
+            build_remotely(bundle, f"{user()}@127.0.0.1", [], show, ssh=ssh, hold=held.append)
+        board = int((tmp_path / "trtexec.pid").read_text())
+        for _ in range(100):
+            if not Path(f"/proc/{board}").exists():
+                break
+            time.sleep(0.05)
+        assert not Path(f"/proc/{board}").exists()
+    assert set(Path("/tmp").glob("orinport.*")) == before
+    assert sorted(path.name for path in bundle.iterdir()) == ["build.log", "build.sh", "model.onnx"]

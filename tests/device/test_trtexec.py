@@ -74,6 +74,14 @@ def test_fallback_only_where_something_falls_back(version: str) -> None:
     assert "--allowGPUFallback" not in arguments(version, MIXED, standalone=True)
 
 
+@pytest.mark.parametrize("version", ["8.5.2", "8.6.2", "10.3.0", "10.16.2", "11.4.1"])
+def test_timings_and_layer_information_are_kept_where_there_is_an_engine(version: str) -> None:
+    assert {"--timingCacheFile=timing.cache", "--exportLayerInfo=layers.json"} <= set(arguments(version))
+    standalone = arguments(version, standalone=True)
+    assert "--timingCacheFile=timing.cache" in standalone
+    assert not any(argument.startswith("--exportLayerInfo") for argument in standalone)
+
+
 def test_the_parsers_own_adjustment_from_10_16() -> None:
     assert "--adjustForDLA" not in arguments("10.3.0")
     assert "--adjustForDLA" in arguments("10.16.2")

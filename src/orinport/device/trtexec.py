@@ -87,6 +87,9 @@ def build_arguments(
         arguments.append(f"--layerDeviceTypes={_devices(options.gpu_layers, version)}")
     if options.sram_mib is not None:
         arguments.append(f"--memPoolSize=dlaSRAM:{options.sram_mib:g}")
+    arguments.append("--timingCacheFile=timing.cache")
+    if not options.standalone:  # trtexec reads the information from the engine, and a loadable is none
+        arguments += ["--exportLayerInfo=layers.json", "--profilingVerbosity=detailed"]
     arguments.append("--skipInference" if has_option("skipInference", version) else "--buildOnly")
     return arguments
 
