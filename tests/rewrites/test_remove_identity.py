@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnxruntime
 import pytest
 from onnx import helper
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+CASTS_HALF_TO_HALF = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2]) >= (1, 31)
+"""ONNX Runtime up to 1.30 does not load a network with a Cast from FP16 to FP16 (measured: 1.23.2 to 1.30.0)."""
+
+
 def generate(draw: Draw) -> Pattern:
     shape = draw.shape(draw.integer(1, 4))
     opset = draw.opset()
@@ -23,6 +28,8 @@ def generate(draw: Draw) -> Pattern:
     kind = draw.choose(["Identity", "Dropout", "Cast", "Concat", "Sum", "Mean", "Max", "Min", "Expand", "Pad", "Slice"])
     names, attributes = ["a"], {}
     if kind == "Cast":
+        if not CASTS_HALF_TO_HALF:
+            draw.dtype = np.float32
         attributes["to"] = helper.np_dtype_to_tensor_dtype(np.dtype(draw.dtype))
     if kind == "Concat":
         attributes["axis"] = draw.integer(0, len(shape) - 1)

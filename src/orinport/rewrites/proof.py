@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass, replace
-from importlib import import_module
 from math import prod, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from orinport.errors import OrinportError, first_line
 from orinport.model.runtime import open_session
 from orinport.rewrites.log import Proof, VerifyReport, VerifyRow
 from orinport.rewrites.piece import embedded
+from orinport.rewrites.runnable import runnable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -223,22 +223,12 @@ class _Runner:
         self.engine = "onnx.reference"
 
 
-_PORTABLE = {"custom_op": "orinport.dcnv4.portable"}
-"""Modules of ours whose `portable_proto` writes the operators of a domain as standard ones."""
-
-
 def _runnable(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """`proto` with the custom operators that we know as standard operators; itself if there are none.
-
-    Raises NotProvableError if that cannot be done.
-    """
-    domains = dict.fromkeys(node.domain for node in proto.graph.node if node.domain in _PORTABLE)
+    """`runnable`; raises NotProvableError where that cannot be done."""
     try:
-        for domain in domains:
-            proto = import_module(_PORTABLE[domain]).portable_proto(proto)
+        return runnable(proto)
     except OrinportError as error:
         raise NotProvableError(error.message) from error
-    return proto
 
 
 # ---------------------------------------------------------------------------------------------- cost
