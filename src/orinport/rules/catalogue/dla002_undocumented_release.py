@@ -24,7 +24,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orinport.rules.finding import Finding, Verdict
+from orinport.rules.finding import Verdict
+from orinport.rules.regions import network_finding
 from orinport.rules.rule import NetworkRule
 from orinport.rules.support import finding
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from orinport.model.layer import Layer
+    from orinport.rules.finding import Finding
     from orinport.rules.rule import Context
 
 
@@ -56,19 +58,14 @@ class UndocumentedRelease(NetworkRule):
                     verdict=Verdict.UNKNOWN,
                 )
         elif headers is not None:
-            yield Finding(
-                code=self.code,
-                layer="",
-                nodes=(),
-                message=f"TensorRT {version} has headers but no guide on the DLA; verdicts follow the headers.",
+            yield network_finding(
+                self,
+                (headers,),
+                f"TensorRT {version} has headers but no guide on the DLA; verdicts follow the headers.",
                 value=str(version),
                 limit=None,
-                help="Ask the board: canRunOnDLA answers for a single layer.",
-                fix=None,
-                source=headers.source,
-                confidence=headers.confidence,
+                advice="Ask the board: canRunOnDLA answers for a single layer.",
                 verdict=None,
-                rows=(headers.id,),
             )
 
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from orinport.model.layer import LayerKind
 from orinport.rules.fixes import SPLIT_CONV_KERNEL
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import between, bounds, by, finding, speaking, within
+from orinport.rules.support import outside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from orinport.model.layer import Layer
     from orinport.rules.finding import Finding
     from orinport.rules.rule import Context
+
+_ADVICE = "Split the kernel into smaller convolutions over shifted inputs and add their results."
 
 
 class ConvolutionKernel(LayerRule):
@@ -44,20 +46,8 @@ class ConvolutionKernel(LayerRule):
     kinds = (LayerKind.CONVOLUTION,)
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
-        row = speaking(context, self.rows)
-        kernel = layer["kernel"]
-        if row is None or within(kernel, row):
-            return
-        yield finding(
-            self,
-            layer,
-            row,
-            f"The kernel is {by(kernel)}; the DLA takes {between(row)} in each dimension.",
-            value=kernel,
-            limit=bounds(row),
-            advice="Split the kernel into smaller convolutions over shifted inputs and add their results.",
-            fix=SPLIT_CONV_KERNEL if layer["constant_kernel"] else None,
-        )
+        fix = SPLIT_CONV_KERNEL if layer["constant_kernel"] else None
+        return outside(self, layer, context, "kernel", advice=_ADVICE, fix=fix)
 
 
 RULE = ConvolutionKernel()

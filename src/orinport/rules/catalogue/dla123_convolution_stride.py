@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from orinport.model.layer import LayerKind
 from orinport.rules.fixes import CONV_STRIDE_TO_CHANNELS
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import between, bounds, by, finding, speaking, within
+from orinport.rules.support import outside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from orinport.model.layer import Layer
     from orinport.rules.finding import Finding
     from orinport.rules.rule import Context
+
+_ADVICE = "Split the stride into two factors: move blocks into channels with a one-hot convolution first."
 
 
 class ConvolutionStride(LayerRule):
@@ -45,20 +47,8 @@ class ConvolutionStride(LayerRule):
     fix = CONV_STRIDE_TO_CHANNELS
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
-        row = speaking(context, self.rows)
-        stride = layer["stride"]
-        if row is None or within(stride, row):
-            return
-        yield finding(
-            self,
-            layer,
-            row,
-            f"The stride is {by(stride)}; the DLA takes {between(row)} in each dimension.",
-            value=stride,
-            limit=bounds(row),
-            advice="Split the stride into two factors: move blocks into channels with a one-hot convolution first.",
-            fix=CONV_STRIDE_TO_CHANNELS if layer["constant_kernel"] else None,
-        )
+        fix = CONV_STRIDE_TO_CHANNELS if layer["constant_kernel"] else None
+        return outside(self, layer, context, "stride", advice=_ADVICE, fix=fix)
 
 
 RULE = ConvolutionStride()

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from orinport.model.layer import LayerKind
 from orinport.rules.fixes import SPLIT_CONV_KERNEL
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import between, bounds, by, finding, speaking, within
+from orinport.rules.support import outside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from orinport.model.layer import Layer
     from orinport.rules.finding import Finding
     from orinport.rules.rule import Context
+
+_ADVICE = "Use a smaller dilation, or two dilated convolutions one after the other."
 
 
 class ConvolutionDilation(LayerRule):
@@ -44,20 +46,8 @@ class ConvolutionDilation(LayerRule):
     kinds = (LayerKind.CONVOLUTION,)
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
-        row = speaking(context, self.rows)
-        dilation = layer["dilation"]
-        if row is None or within(dilation, row):
-            return
-        yield finding(
-            self,
-            layer,
-            row,
-            f"The dilation is {by(dilation)}; the DLA takes {between(row)} in each dimension.",
-            value=dilation,
-            limit=bounds(row),
-            advice="Use a smaller dilation, or two dilated convolutions one after the other.",
-            fix=SPLIT_CONV_KERNEL if layer["constant_kernel"] else None,
-        )
+        fix = SPLIT_CONV_KERNEL if layer["constant_kernel"] else None
+        return outside(self, layer, context, "dilation", advice=_ADVICE, fix=fix)
 
 
 RULE = ConvolutionDilation()

@@ -25,15 +25,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
-from orinport.rules.finding import Finding
+from orinport.rules.regions import network_finding
 from orinport.rules.rule import NetworkRule
 from orinport.rules.support import speaking
 from orinport.targets.target import Precision
+from orinport.words import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from orinport.model.layer import Layer
+    from orinport.rules.finding import Finding
     from orinport.rules.rule import Context
 
 
@@ -49,20 +51,14 @@ class ConvolutionFp16Speed(NetworkRule):
         number = sum(layer.kind is LayerKind.CONVOLUTION for layer in layers)
         if not number:
             return
-        yield Finding(
-            code=self.code,
-            layer="",
-            nodes=(),
-            message=f"{number} convolution{'s' if number > 1 else ''} would run in FP16, which on Orin may take twice"
-            " as long as on Xavier.",
+        yield network_finding(
+            self,
+            (row,),
+            f"{count(number, 'convolution')} would run in FP16, which on Orin may take twice as long as on Xavier.",
             value=number,
             limit=None,
-            help="Prepare the network in INT8.",
-            fix=None,
-            source=row.source,
-            confidence=row.confidence,
+            advice="Prepare the network in INT8.",
             verdict=None,
-            rows=(row.id,),
         )
 
 

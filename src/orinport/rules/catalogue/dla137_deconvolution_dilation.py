@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from orinport.model.layer import LayerKind
 from orinport.rules.fixes import CONV_TRANSPOSE_TO_UNPADDED
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import between, bounds, by, finding, within
+from orinport.rules.support import outside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from orinport.model.layer import Layer
     from orinport.rules.finding import Finding
     from orinport.rules.rule import Context
+
+_ADVICE = "Write the dilation into the kernel as zeros."
 
 
 class DeconvolutionDilation(LayerRule):
@@ -45,20 +47,8 @@ class DeconvolutionDilation(LayerRule):
     fix = CONV_TRANSPOSE_TO_UNPADDED
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
-        row = context.rows.get("D07b")
-        dilation = layer["dilation"]
-        if row is None or within(dilation, row):
-            return
-        yield finding(
-            self,
-            layer,
-            row,
-            f"The dilation is {by(dilation)}; the DLA takes {between(row)}.",
-            value=dilation,
-            limit=bounds(row),
-            advice="Write the dilation into the kernel as zeros.",
-            fix=CONV_TRANSPOSE_TO_UNPADDED if layer["constant_kernel"] else None,
-        )
+        fix = CONV_TRANSPOSE_TO_UNPADDED if layer["constant_kernel"] else None
+        return outside(self, layer, context, "dilation", advice=_ADVICE, fix=fix)
 
 
 RULE = DeconvolutionDilation()

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from orinport.model.layer import LayerKind
 from orinport.rules.fixes import SPLIT_AVERAGE_POOL, SPLIT_MAX_POOL
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import between, bounds, by, finding, within
+from orinport.rules.support import outside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -48,22 +48,12 @@ class PoolingWindow(LayerRule):
     fix = SPLIT_MAX_POOL
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
-        row = context.rows.get("P02")
-        window = layer["window"]
-        if row is None or within(window, row):
-            return
-        yield finding(
-            self,
-            layer,
-            row,
-            f"The window is {by(window)}; the DLA takes {between(row)} in each dimension.",
-            value=window,
-            limit=bounds(row),
-            advice="Chain pools with smaller windows."
+        advice = (
+            "Chain pools with smaller windows."
             if layer["type"] == "MAX"
-            else "Chain pools with smaller windows, or use a depthwise convolution with weights 1/(h*w).",
-            fix=_FIXES.get(layer["type"]),
+            else "Chain pools with smaller windows, or use a depthwise convolution with weights 1/(h*w)."
         )
+        return outside(self, layer, context, "window", advice=advice, fix=_FIXES.get(layer["type"]))
 
 
 RULE = PoolingWindow()

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import between, bounds, by, finding, within
+from orinport.rules.support import outside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,19 +42,7 @@ class PoolingStride(LayerRule):
     kinds = (LayerKind.POOLING,)
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
-        row = context.rows.get("P04")
-        stride = layer["stride"]
-        if row is None or within(stride, row):
-            return
-        yield finding(
-            self,
-            layer,
-            row,
-            f"The stride is {by(stride)}; the DLA takes {between(row)} in each dimension.",
-            value=stride,
-            limit=bounds(row),
-            advice="Chain two pools whose strides multiply to this one.",
-        )
+        return outside(self, layer, context, "stride", advice="Chain two pools whose strides multiply to this one.")
 
 
 RULE = PoolingStride()
