@@ -23,7 +23,7 @@ from orinport.rewrites.ends import cut_tail as cut_at_tail
 from orinport.rewrites.proof import compare_models
 from orinport.rewrites.rewrite import Refusal, Safety
 from orinport.targets.target import Precision
-from orinport.words import count
+from orinport.words import count, some
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -133,8 +133,7 @@ def _int8_options(precision: Precision, given: Int8Options | None) -> Int8Option
 def _moved_note(moved: tuple[str, ...]) -> tuple[str, ...]:
     if not moved:
         return ()
-    shown = ", ".join(moved[:5]) + (f" and {len(moved) - 5} more" if len(moved) > 5 else "")
-    return (f"{count(len(moved), 'layer')} that the DLA takes will run on the GPU: {shown}",)
+    return (f"{count(len(moved), 'layer')} that the DLA takes will run on the GPU: {some(moved, 5)}",)
 
 
 def _constants_note(after: CheckReport) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from torch import nn
 
 from orinport.dcnv4.modules import DCNv4
 from orinport.errors import OrinportError, first_line
+from orinport.words import some
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -325,6 +326,5 @@ def _load(model: nn.Module, state: Mapping[str, torch.Tensor], name: str) -> Non
     shapes = sorted(key for key in wanted if key in state and state[key].shape != wanted[key].shape)
     for keys, words in ((missing, "lacks"), (unknown, "has, but the model has not,"), (shapes, "has other shapes for")):
         if keys:
-            rest = f" and {len(keys) - 3} more" if len(keys) > 3 else ""
-            raise OrinportError(f"The checkpoint does not belong to {name}: it {words} {', '.join(keys[:3])}{rest}.")
+            raise OrinportError(f"The checkpoint does not belong to {name}: it {words} {some(keys)}.")
     model.load_state_dict(state)

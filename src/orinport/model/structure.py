@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import onnx
 
 from orinport.errors import OrinportError
+from orinport.words import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -491,8 +492,7 @@ def _cycle(nodes: Sequence[onnx.NodeProto], before: list[set[int]], waiting: lis
         path.append(index)
         index = next(i for i in sorted(before[index]) if waiting[i])
     loop = path[path.index(index) :][::-1]
-    shown = ", ".join(label(nodes[i]) for i in loop[:4])
-    return shown + (f" and {len(loop) - 4} more" if len(loop) > 4 else "")
+    return some([label(nodes[i]) for i in loop], 4)
 
 
 def _reads(node: onnx.NodeProto) -> Iterable[str]:

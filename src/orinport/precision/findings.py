@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from orinport.rules.finding import Finding
 from orinport.targets.catalogue import catalogue_rows
 from orinport.targets.target import Confidence
-from orinport.words import count
+from orinport.words import count, some
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,6 @@ __all__ = [
 
 _MEASURED = "measured on the given data"
 _GIVEN = "the given file"
-_NAMES_SHOWN = 3
 
 
 def _finding(
@@ -57,11 +56,8 @@ def _of_row(row: str | RuleRow) -> tuple[str, Confidence, tuple[str, ...]]:
     return spoken.source, spoken.confidence, (spoken.id,)
 
 
-def some(names: Sequence[str]) -> str:
-    """The first few names, and how many more there are."""
-    shown = ", ".join(repr(name) for name in names[:_NAMES_SHOWN])
-    more = len(names) - _NAMES_SHOWN
-    return f"{shown} and {more} more" if more > 0 else shown
+def _quoted(names: Sequence[str]) -> str:
+    return some([repr(name) for name in names])
 
 
 def missing_scale(layer: Layer, names: Sequence[str], region: int) -> Finding:
@@ -70,7 +66,7 @@ def missing_scale(layer: Layer, names: Sequence[str], region: int) -> Finding:
     have = "has" if len(names) == 1 else "have"
     return _finding(
         "Q001",
-        f"{some(names)} {have} no scale: the layer runs in FP16, in DLA region {region}, or is refused where FP16 is"
+        f"{_quoted(names)} {have} no scale: the layer runs in FP16, in DLA region {region}, or is refused where FP16 is"
         " off.",
         "Calibrate with data that reaches this layer, or give the scale in a JSON file.",
         value=len(names),
@@ -122,7 +118,7 @@ def weight_scales(names: Sequence[str], largest: float) -> Finding:
     """Weights whose scales are not max |w| / 127 of each output channel."""
     return _finding(
         "Q004",
-        f"The weights {some(names)} are quantised with scales other than max |w| / 127 of each output channel"
+        f"The weights {_quoted(names)} are quantised with scales other than max |w| / 127 of each output channel"
         f" (off by up to a factor of {largest:.3g}); TensorRT quantises weights itself, by that rule, so they are"
         " rounded once more.",
         "Quantise weights by output channel with their largest magnitude.",
@@ -137,8 +133,8 @@ def tied_ranges(layer: Layer, names: Sequence[str], factor: float, worst: str, r
     source, confidence, rows = _of_row(row)
     return _finding(
         "Q005",
-        f"The DLA wants one range for {some(names)}; the widest is taken, and {worst!r} loses a factor of {factor:.3g}"
-        " in resolution.",
+        f"The DLA wants one range for {_quoted(names)}; the widest is taken, and {worst!r} loses a factor of"
+        f" {factor:.3g} in resolution.",
         "Train or calibrate with a shared range, or run the layer in FP16.",
         value=factor,
         limit=1,
@@ -154,7 +150,7 @@ def unknown_tensor(names: Sequence[str]) -> Finding:
     what = "is no tensor" if len(names) == 1 else "are no tensors"
     return _finding(
         "Q006",
-        f"{some(names)} {what} of the network that a layer reads or writes at run time; the scales have no effect.",
+        f"{_quoted(names)} {what} of the network that a layer reads or writes at run time; the scales have no effect.",
         "Check that the scales were made for this network and its tensor names.",
         value=len(names),
         limit=0,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from orinport.report.style import clean
 from orinport.rules.finding import Verdict
+from orinport.words import some
 
 if TYPE_CHECKING:
     from orinport.results import CheckReport, Reason
@@ -30,9 +31,8 @@ def github_text(report: CheckReport) -> str:
 def _line(reason: Reason, model: str) -> str:
     first = reason.findings[0]
     names = list(dict.fromkeys(node for finding in reason.findings for node in finding.nodes))
-    where = f" Nodes: {', '.join(names[:_NODES_SHOWN])}" if names else ""
-    more = f" and {len(names) - _NODES_SHOWN} more" if len(names) > _NODES_SHOWN else ""
-    message = f"{first.message} {first.help}{where}{more} ({first.source})"
+    where = f" Nodes: {some(names, _NODES_SHOWN)}" if names else ""
+    message = f"{first.message} {first.help}{where} ({first.source})"
     return (
         f"::{_COMMANDS[reason.verdict]} file={_property(model)},title={_property('orinport ' + reason.code)}"
         f"::{_data(message)}"

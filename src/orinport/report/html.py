@@ -16,6 +16,7 @@ import orinport
 from orinport.report.document import reading_report
 from orinport.report.predict import time_text
 from orinport.report.style import clean
+from orinport.words import some
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -157,8 +158,7 @@ def _reason(code: str, verdict: str, found: list[Mapping[str, Any]]) -> dict[str
         "fix": "" if fix is None else f"{fix['rewrite']} ({fix['safety']})",
         "source": clean(str(first["source"])),
         "confidence": str(first["confidence"]),
-        "nodes": ", ".join(nodes[:_NODES_SHOWN])
-        + (f" and {len(nodes) - _NODES_SHOWN} more" if len(nodes) > _NODES_SHOWN else ""),
+        "nodes": some(nodes, _NODES_SHOWN),
     }
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from orinport.report.style import PLAIN, Style, clean
 from orinport.rules.finding import Finding, Verdict
-from orinport.words import count
+from orinport.words import count, some
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,9 +114,8 @@ def _reason(reason: Reason, style: Style) -> list[str]:
 
 
 def _nodes(findings: Sequence[Finding]) -> str:
-    names = list(dict.fromkeys(clean(node) for finding in findings for node in finding.nodes))
-    shown = ", ".join(names[:_NODES_SHOWN])
-    return shown if len(names) <= _NODES_SHOWN else f"{shown} and {len(names) - _NODES_SHOWN} more"
+    names = dict.fromkeys(clean(node) for finding in findings for node in finding.nodes)
+    return some(list(names), _NODES_SHOWN)
 
 
 def _closing(report: CheckReport, style: Style) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from orinport.model.partition import partition
 from orinport.rules.finding import Verdict
 from orinport.rules.support import finding, holding
+from orinport.words import some
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
     from orinport.rules.rule import Context, Rule
     from orinport.targets.target import RuleRow
 
-__all__ = ["loadables", "network_finding", "on_dla", "some", "too_large"]
-
-_NAMES_SHOWN = 3
+__all__ = ["layer_names", "loadables", "network_finding", "on_dla", "too_large"]
 
 
 def network_finding(
@@ -55,7 +54,8 @@ def too_large(
             yield network_finding(
                 rule,
                 holding(context, rule.rows),
-                f"The {what} of the loadable of {some(group)} take {total:,} bytes; the DLA takes less than {limit:,}.",
+                f"The {what} of the loadable of {layer_names(group)} take {total:,} bytes;"
+                f" the DLA takes less than {limit:,}.",
                 value=total,
                 limit=limit,
                 advice=advice,
@@ -87,8 +87,6 @@ def loadables(layers: Sequence[Layer], context: Context) -> tuple[tuple[Layer, .
     return found
 
 
-def some(layers: Sequence[Layer]) -> str:
+def layer_names(layers: Sequence[Layer]) -> str:
     """The first few names of `layers`, and how many more there are."""
-    names = ", ".join(repr(layer.name) for layer in layers[:_NAMES_SHOWN])
-    more = len(layers) - _NAMES_SHOWN
-    return f"{names} and {more} more" if more > 0 else names
+    return some([repr(layer.name) for layer in layers])

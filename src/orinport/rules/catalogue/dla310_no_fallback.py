@@ -26,7 +26,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.rules.finding import Verdict
-from orinport.rules.regions import network_finding, some
+from orinport.rules.regions import layer_names, network_finding
 from orinport.rules.rule import NetworkRule
 from orinport.rules.support import holding
 
@@ -57,8 +57,8 @@ class NoFallback(NetworkRule):
         yield network_finding(
             self,
             holding(context, ("W01", "J03") if context.standalone else ("W01", "G10")),
-            f"The DLA refuses {len(refused)} of {len(layers)} layers and {why}: the build ends at {some(refused)}."
-            + (f" Nothing is known of another {unknown}." if unknown else ""),
+            f"The DLA refuses {len(refused)} of {len(layers)} layers and {why}: the build ends at"
+            f" {layer_names(refused)}." + (f" Nothing is known of another {unknown}." if unknown else ""),
             value=len(refused),
             limit=0,
             advice="Take these layers away, or allow GPU fallback.",

@@ -24,7 +24,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.rules.finding import Verdict
-from orinport.rules.regions import loadables, network_finding, some
+from orinport.rules.regions import layer_names, loadables, network_finding
 from orinport.rules.rule import NetworkRule
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class OneGraph(NetworkRule):
             self,
             (row,),
             f"The DLA layers form {len(groups)} graphs, and a standalone loadable is one; the second starts at"
-            f" {some(groups[1][:1])}.",
+            f" {layer_names(groups[1][:1])}.",
             value=len(groups),
             limit=row.values["max"],
             advice="Build the parts separately, or make them one.",
