@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 STAND_IN = """#!/bin/sh
 # A stand-in for trtexec: it prints what it was given, and makes the files that it is asked for unless told to fail.
 echo "[I] TensorRT version: 8.6.2"
+echo "[I] folder $(pwd)"
 echo $$ > "$0.pid"
 engine=""
 for argument in "$@"; do
@@ -50,6 +51,11 @@ set -eu
 cd "$(dirname "$0")"
 exec "${TRTEXEC:-trtexec}" --onnx=model.onnx --saveEngine=model.engine "$@"
 """
+
+
+def folders(lines: list[str]) -> list[Path]:
+    """Where the stand-in ran, by its own words."""
+    return [Path(line.removeprefix("[I] folder ")) for line in lines if line.startswith("[I] folder ")]
 
 
 def user() -> str:

@@ -19,7 +19,8 @@ from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from orinport.device.board import BOARDS, BuildResult, build_remotely, require_bundle, require_host
+from orinport.device.board import BOARDS, BuildResult, build_remotely, require_bundle
+from orinport.device.remote import require_host
 from orinport.errors import MissingExtraError, OrinportError, first_line
 
 if TYPE_CHECKING:
