@@ -211,11 +211,26 @@ class TestPadding:
         network = self.network(kind)
         assert fix("DLA184", network[0], *JP62, layers=network) == "fuse-pad"
 
-    def test_other_readers_other_values_and_outputs_forbid_it(self) -> None:
+    def test_other_readers_other_values_and_outputs_ask_for_constant_rows(self) -> None:
         for network in (self.network("other"), self.network(fill=1.0), self.network()[:1]):
-            assert fix("DLA184", network[0], *JP62, layers=network) is None
+            assert fix("DLA184", network[0], *JP62, layers=network) == "pad-value-to-concat"
         network = self.network()
-        assert fix("DLA184", network[0], *JP62, layers=network, outputs=("p",)) is None
+        assert fix("DLA184", network[0], *JP62, layers=network, outputs=("p",)) == "pad-value-to-concat"
+
+    @pytest.mark.parametrize(
+        ("mode", "start", "size", "expected"),
+        [
+            ("REFLECT", (0, 0, -1, -1), (1, 64, 58, 58), "pad-to-concat"),
+            ("CLAMP", (0, -1, 0, 0), (1, 66, 56, 56), None),
+            ("WRAP", (0, 0, 0, 0), (1, 128, 56, 56), "tile-to-concat"),
+            ("WRAP", (0, 0, -1, 0), (1, 64, 58, 56), "pad-to-concat"),
+            ("FILL", (-1, 0, 0, 0), (2, 64, 56, 56), None),
+        ],
+    )
+    def test_other_borders(
+        self, mode: str, start: tuple[int, ...], size: tuple[int, ...], expected: str | None
+    ) -> None:
+        assert fix("DLA184", slicing(start, size, mode=mode, fill=1.0), *JP62) == expected
 
     def test_output_padding_of_a_deconvolution_is_no_pad(self) -> None:
         pad, reader = self.network(nodes=("deconv",))

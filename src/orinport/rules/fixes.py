@@ -25,12 +25,19 @@ __all__ = [
     "EINSUM_TO_PRODUCT",
     "FUSE_PAD",
     "FUSE_SCALE_INTO_CONV",
+    "GATHER_ELEMENTS_TO_SLICES",
+    "GATHER_ND_TO_SLICES",
     "GATHER_TO_SLICES",
     "GELU_TO_TANH",
     "GEMM_TO_CONV",
     "HARD_ACTIVATION_TO_CLIP",
+    "LAYER_NORM_TO_DIV",
+    "LAYER_NORM_TO_POW",
+    "LOGIC_TO_ARITHMETIC",
     "MATMUL_TO_CONV",
     "MATMUL_TO_ELEMENTWISE",
+    "PAD_TO_CONCAT",
+    "PAD_VALUE_TO_CONCAT",
     "POW_TO_MUL",
     "REARRANGE_IN_4D",
     "RECIPROCAL_TO_DIV",
@@ -39,6 +46,8 @@ __all__ = [
     "REDUCE_TO_POOL",
     "REMOVE_IDENTITY",
     "RESIZE_SIZES_TO_SCALES",
+    "SCATTER_ND_TO_SLICES",
+    "SCATTER_TO_SLICES",
     "SLICE_STEP_TO_CONV",
     "SLICE_TO_4D",
     "SOFTMAX_TO_CHANNELS",
@@ -46,6 +55,11 @@ __all__ = [
     "SPLIT_CONV_CHANNELS",
     "SPLIT_CONV_KERNEL",
     "SPLIT_MAX_POOL",
+    "SQRT_TO_POW",
+    "TILE_TO_CONCAT",
+    "TOPK_TO_REDUCE_MAX",
+    "WHERE_TO_ARITHMETIC",
+    "WHERE_TO_SLICES",
     "WINDOWS_TO_4D",
 ]
 
@@ -66,12 +80,19 @@ DIV_TO_MUL: Final = ("div-to-mul", "exact")
 EINSUM_TO_PRODUCT: Final = ("einsum-to-product", "exact")
 FUSE_PAD: Final = ("fuse-pad", "exact")
 FUSE_SCALE_INTO_CONV: Final = ("fuse-scale-into-conv", "exact")
+GATHER_ELEMENTS_TO_SLICES: Final = ("gather-elements-to-slices", "exact")
+GATHER_ND_TO_SLICES: Final = ("gather-nd-to-slices", "exact")
 GATHER_TO_SLICES: Final = ("gather-to-slices", "exact")
 GELU_TO_TANH: Final = ("gelu-to-tanh", "tolerance")
 GEMM_TO_CONV: Final = ("gemm-to-conv", "exact")
 HARD_ACTIVATION_TO_CLIP: Final = ("hard-activation-to-clip", "exact")
+LAYER_NORM_TO_DIV: Final = ("layer-norm-to-div", "tolerance")
+LAYER_NORM_TO_POW: Final = ("layer-norm-to-pow", "exact")
+LOGIC_TO_ARITHMETIC: Final = ("logic-to-arithmetic", "exact")
 MATMUL_TO_CONV: Final = ("matmul-to-conv", "exact")
 MATMUL_TO_ELEMENTWISE: Final = ("matmul-to-elementwise", "exact")
+PAD_TO_CONCAT: Final = ("pad-to-concat", "exact")
+PAD_VALUE_TO_CONCAT: Final = ("pad-value-to-concat", "exact")
 POW_TO_MUL: Final = ("pow-to-mul", "exact")
 REARRANGE_IN_4D: Final = ("rearrange-in-4d", "exact")
 RECIPROCAL_TO_DIV: Final = ("reciprocal-to-div", "exact")
@@ -80,6 +101,8 @@ REDUCE_TO_CONV: Final = ("reduce-to-conv", "exact")
 REDUCE_TO_POOL: Final = ("reduce-to-pool", "exact")
 REMOVE_IDENTITY: Final = ("remove-identity", "exact")
 RESIZE_SIZES_TO_SCALES: Final = ("resize-sizes-to-scales", "exact")
+SCATTER_ND_TO_SLICES: Final = ("scatter-nd-to-slices", "exact")
+SCATTER_TO_SLICES: Final = ("scatter-to-slices", "exact")
 SLICE_STEP_TO_CONV: Final = ("slice-step-to-conv", "exact")
 SLICE_TO_4D: Final = ("slice-to-4d", "exact")
 SOFTMAX_TO_CHANNELS: Final = ("softmax-to-channels", "exact")
@@ -87,4 +110,9 @@ SPLIT_AVERAGE_POOL: Final = ("split-average-pool", "exact")
 SPLIT_CONV_CHANNELS: Final = ("split-conv-channels", "exact")
 SPLIT_CONV_KERNEL: Final = ("split-conv-kernel", "exact")
 SPLIT_MAX_POOL: Final = ("split-max-pool", "exact")
+SQRT_TO_POW: Final = ("sqrt-to-pow", "tolerance")
+TILE_TO_CONCAT: Final = ("tile-to-concat", "exact")
+TOPK_TO_REDUCE_MAX: Final = ("topk-to-reduce-max", "exact")
+WHERE_TO_ARITHMETIC: Final = ("where-to-arithmetic", "tolerance")
+WHERE_TO_SLICES: Final = ("where-to-slices", "exact")
 WINDOWS_TO_4D: Final = ("windows-to-4d", "exact")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from orinport.model.layer import DType, LayerKind
 from orinport.rules.finding import Finding, Fix, Verdict
-from orinport.targets.target import Confidence
+from orinport.targets.target import Confidence, Precision
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -36,6 +36,8 @@ __all__ = [
     "softmax_extent",
     "speaking",
     "takes_comparison",
+    "takes_division",
+    "takes_power",
     "unshaped",
     "within",
 ]
@@ -261,6 +263,16 @@ def is_cast_on_dla(comparison: Layer, context: Context) -> bool:
     if len(readers) != 1 or name in context.outputs or readers[0].kind not in (LayerKind.CAST, LayerKind.IDENTITY):
         return False
     return readers[0].outputs[0].dtype.value in row.values["to"]
+
+
+def takes_division(context: Context) -> bool:
+    """True if the DLA takes a DIV on this target."""
+    return "E03b" in context.rows or "E03c" in context.rows
+
+
+def takes_power(context: Context) -> bool:
+    """True if documents name POW for this target and precision: in INT8 only (row E10)."""
+    return "E03b" in context.rows and context.precision is Precision.INT8
 
 
 def takes_comparison(layer: Layer, context: Context) -> bool:

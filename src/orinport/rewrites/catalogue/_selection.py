@@ -87,13 +87,21 @@ def stretches_of(places: Sequence[tuple[bool, int]]) -> list[Run]:
 
 
 def assemble(builder: Builder, first: ir.Value, second: ir.Value, axis: int, runs: Sequence[Run]) -> ir.Value:
-    """Stretches of two 4-D values side by side along C, H or W; several of them."""
+    """Stretches of two 4-D values side by side along C, H or W; several of them. Constants are cut beforehand."""
     swap = [0, 1, 2, 3]
     swap[1], swap[axis] = swap[axis], swap[1]
-    moved = {flag: builder.transpose(value, swap) for flag, value in ((True, first), (False, second))}
-    sizes = {flag: builder.shape(value)[1] for flag, value in moved.items()}
-    parts = [
-        moved[flag] if (begin, end) == (0, sizes[flag]) else builder.slice(moved[flag], 1, begin, end)
-        for flag, begin, end in runs
-    ]
+    values = {True: first, False: second}
+    moved = {
+        flag: value if builder.context.is_constant(value) else builder.transpose(value, swap)
+        for flag, value in values.items()
+    }
+    parts = []
+    for flag, begin, end in runs:
+        constant = builder.context.constant(values[flag])
+        if constant is not None:
+            parts.append(builder.constant(constant.take(range(begin, end), axis).transpose(swap), "rows"))
+        elif (begin, end) == (0, builder.shape(moved[flag])[1]):
+            parts.append(moved[flag])
+        else:
+            parts.append(builder.slice(moved[flag], 1, begin, end))
     return builder.transpose(builder.op("Concat", *parts, axis=1), swap)

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 from orinport.rewrites.catalogue._one_hot import pad
 from orinport.rewrites.catalogue._windows import build_conv
 from orinport.rewrites.catalogue.conv_pads_to_pad import large_padding
-from orinport.rewrites.catalogue.fuse_pad import pad_value, padding_of
+from orinport.rewrites.catalogue.fuse_pad import moves_into_readers, pad_value, padding_of
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 
 if TYPE_CHECKING:
@@ -65,8 +65,10 @@ class ConvPadsToConvs(Rewrite):
             return added
         number = pad_value(node, context)
         if number != 0.0:
-            return Refusal("it pads with something else than zeros")
-        return Match((node,), (node.outputs[0],), added) if any(added) else None
+            return Refusal("it pads with something else than zeros, which pad-value-to-concat puts there")
+        if not any(added) or moves_into_readers(node, context):
+            return None
+        return Match((node,), (node.outputs[0],), added)
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
         node = match.nodes[0]

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from orinport.rewrites.builder import Builder
     from orinport.rewrites.context import RewriteContext
 
-__all__ = ["REWRITE", "FusePad", "pad_value", "padding_of"]
+__all__ = ["REWRITE", "FusePad", "all_padding_of", "moves_into_readers", "pad_value", "padding_of"]
 
 _NEVER_NEGATIVE = frozenset({"Abs", "Relu", "Sigmoid", "Softmax"})
 
@@ -104,6 +104,16 @@ def padding_of(
     pad: ir.Node, rank: int, context: RewriteContext, modes: Sequence[str] = ("constant",)
 ) -> tuple[int, ...] | Refusal:
     """Padding of the spatial dimensions in one of `modes`: those before, then those after."""
+    total = all_padding_of(pad, rank, context, modes)
+    if isinstance(total, Refusal):
+        return total
+    if any(total[:2]) or any(total[rank : rank + 2]):
+        return Refusal("it pads the batch or the channels")
+    return (*total[2:rank], *total[rank + 2 :])
+
+
+def all_padding_of(pad: ir.Node, rank: int, context: RewriteContext, modes: Sequence[str]) -> tuple[int, ...] | Refusal:
+    """Padding of all dimensions in one of `modes`: those before, then those after."""
     if context.attribute(pad, "mode", "constant") not in modes:
         return Refusal(f"it pads in {context.attribute(pad, 'mode')} mode")
     axes = list(range(rank))
@@ -122,11 +132,9 @@ def padding_of(
     total = [0] * (2 * rank)
     for index, axis in enumerate(axes):
         total[axis], total[rank + axis] = int(given[index]), int(given[len(axes) + index])
-    if any(total[:2]) or any(total[rank : rank + 2]):
-        return Refusal("it pads the batch or the channels")
     if min(total) < 0:
         return Refusal("it takes rows or columns away")
-    return (*total[2:rank], *total[rank + 2 :])
+    return tuple(total)
 
 
 def pad_value(pad: ir.Node, context: RewriteContext) -> float | None:
@@ -138,6 +146,20 @@ def pad_value(pad: ir.Node, context: RewriteContext) -> float | None:
         return 0.0
     values = context.constant(given)
     return None if values is None else float(values.reshape(-1)[0]) if values.size else 0.0
+
+
+def moves_into_readers(pad: ir.Node, context: RewriteContext) -> bool:
+    """Every reader of the Pad can pad on its own instead."""
+    readers = context.consumers(pad.outputs[0])
+    if not readers or context.is_output(pad.outputs[0]):
+        return False
+    return all(
+        reader.graph is context.graph
+        and context.standard(reader)
+        and reader.op_type in FusePad.op_types
+        and isinstance(REWRITE.match(reader, context), Match)
+        for reader in readers
+    )
 
 
 def _kernel(node: ir.Node, context: RewriteContext) -> tuple[int, ...] | None:

@@ -12,7 +12,8 @@ Channels 3 and 4 of 16 replaced: channels 0 to 2, the updates, channels 5 to 15.
 
 ## Refused
 Indices known at run time, that differ along another axis or that repeat; updates that leave a part of their slice out;
-a reduction; the batch as axis; other ranks than 4; constants, integers; more stretches than are worth a slice each.
+a reduction; the batch as axis; other ranks than 4; integers; data and updates that are both constant; more stretches
+than are worth a slice each.
 
 ## Safety
 exact: bit-equal. An infinity in what is overwritten goes away with it. Negative indices count from the end.
@@ -54,8 +55,8 @@ class ScatterToSlices(Rewrite):
             return Refusal("the indices are known at run time only")
         if shape is None or given is None or len(shape) != 4 or 0 in shape or 0 in given:
             return Refusal("the DLA takes rank 4, and no empty or unknown shape")
-        if not context.is_float(data) or context.is_constant(data) or context.is_constant(updates):
-            return Refusal("it writes integers, or constants")
+        if not context.is_float(data) or (context.is_constant(data) and context.is_constant(updates)):
+            return Refusal("it writes integers, or constants into constants")
         if context.attribute(node, "reduction", "none") != "none":
             return Refusal(f"it combines by {context.attribute(node, 'reduction')}")
         axis = int(context.attribute(node, "axis", 0)) % 4
@@ -82,7 +83,8 @@ class ScatterToSlices(Rewrite):
         assert data is not None
         assert updates is not None
         if len(runs) == 1:
-            return (updates,)
+            constant = builder.context.constant(updates)
+            return (updates if constant is None else builder.constant(constant, "rows"),)
         return (assemble(builder, data, updates, axis, runs),)
 
 

@@ -16,8 +16,10 @@ A LayerNormalization node, a GridSample node, a TopK in a detection head.
 Rewrite the layer with kinds that the DLA takes, or end the part for the DLA before it.
 
 ## Fix safety
-The rewrites einsum-to-product, cumsum-to-conv, fuse-pad, scatter-to-slices and topk-to-reduce-max are exact, and so
-are gru-to-conv, lstm-to-conv and rnn-to-conv, which take the loops of these operators apart.
+The rewrites einsum-to-product, cumsum-to-conv, fuse-pad, scatter-to-slices, scatter-nd-to-slices and topk-to-reduce-max
+are exact, and so are gru-to-conv, lstm-to-conv and rnn-to-conv, which take the loops of these operators apart.
+Normalisations become layers of the DLA by layer-norm-to-pow (exact, INT8 from TensorRT 10.3 on) or layer-norm-to-div
+(within a stated error, with consent).
 
 ## Source
 Rows X01b, X05 and OP48: absence from NvInfer.h, from the guides and from the current documentation; operator
@@ -30,9 +32,18 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
-from orinport.rules.fixes import CUMSUM_TO_CONV, EINSUM_TO_PRODUCT, FUSE_PAD
+from orinport.rules.fixes import (
+    CUMSUM_TO_CONV,
+    EINSUM_TO_PRODUCT,
+    FUSE_PAD,
+    LAYER_NORM_TO_DIV,
+    LAYER_NORM_TO_POW,
+    SCATTER_ND_TO_SLICES,
+    SCATTER_TO_SLICES,
+    TOPK_TO_REDUCE_MAX,
+)
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import finding
+from orinport.rules.support import finding, takes_division, takes_power
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -66,6 +77,10 @@ _FIXES: Mapping[LayerKind, tuple[str, str]] = {
     LayerKind.EINSUM: EINSUM_TO_PRODUCT,
     LayerKind.PADDING: FUSE_PAD,
 }
+
+
+_SCATTERED = 3
+"""Inputs of a Scatter: data, indices, updates."""
 
 
 class UndocumentedKind(LayerRule):
@@ -114,8 +129,49 @@ class UndocumentedKind(LayerRule):
             limit=None,
             advice=_ADVICE.get(layer.kind, "End the part of the network that is to run on the DLA before this layer."),
             verdict=Verdict.UNKNOWN,
-            fix=_FIXES.get(layer.kind),
+            fix=_fix(layer, context),
         )
+
+
+def _fix(layer: Layer, context: Context) -> tuple[str, str] | None:
+    if layer.kind is LayerKind.SCATTER:
+        return _scatter_fix(layer)
+    if layer.kind is LayerKind.TOPK:
+        return _choice_fix(layer, context)
+    if layer.kind is LayerKind.NORMALIZATION:
+        if takes_power(context):
+            return LAYER_NORM_TO_POW
+        return LAYER_NORM_TO_DIV if takes_division(context) else None
+    return _FIXES.get(layer.kind)
+
+
+def _choice_fix(layer: Layer, context: Context) -> tuple[str, str] | None:
+    """The rewrite of a TopK of which only the values are used, not the places."""
+    if any(_is_read(places.name, context) for places in layer.outputs[1:]):
+        return None
+    return TOPK_TO_REDUCE_MAX if layer.attributes.get("k") == 1 else None
+
+
+def _scatter_fix(layer: Layer) -> tuple[str, str] | None:
+    """A rewrite for constant indices; ScatterElements only in four dimensions and not among samples."""
+    if len(layer.inputs) != _SCATTERED:
+        return None
+    data, indices, updates = layer.inputs
+    if not indices.constant or (data.constant and updates.constant):
+        return None
+    if layer.attributes.get("mode") == "ND":
+        return SCATTER_ND_TO_SLICES
+    return SCATTER_TO_SLICES if data.rank == 4 and layer.attributes.get("axis", 0) % 4 else None
+
+
+def _is_read(name: str, context: Context) -> bool:
+    """True if a layer reads the tensor, or the network returns it; casts that nothing reads do not count."""
+    if name in context.outputs:
+        return True
+    return any(
+        reader.kind is not LayerKind.CAST or _is_read(reader.outputs[0].name, context)
+        for reader in context.consumers.get(name, ())
+    )
 
 
 RULE = UndocumentedKind()

@@ -30,9 +30,9 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
-from orinport.rules.fixes import DIV_TO_MUL, GELU_TO_TANH, RECIPROCAL_TO_DIV
+from orinport.rules.fixes import DIV_TO_MUL, GELU_TO_TANH, RECIPROCAL_TO_DIV, SQRT_TO_POW
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import finding, holding, is_boolean, speaking
+from orinport.rules.support import finding, holding, is_boolean, speaking, takes_division, takes_power
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -106,7 +106,9 @@ class UnaryOperation(LayerRule):
 
 def _fix(op: str, context: Context) -> tuple[str, str] | None:
     if op == "RECIP":
-        return RECIPROCAL_TO_DIV if "E03b" in context.rows or "E03c" in context.rows else None
+        return RECIPROCAL_TO_DIV if takes_division(context) else None
+    if op == "SQRT":
+        return SQRT_TO_POW if takes_power(context) else None
     return {"ERF": GELU_TO_TANH, "NEG": DIV_TO_MUL}.get(op)
 
 

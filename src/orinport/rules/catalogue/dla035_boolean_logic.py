@@ -27,6 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
+from orinport.rules.fixes import LOGIC_TO_ARITHMETIC, WHERE_TO_ARITHMETIC, WHERE_TO_SLICES
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import finding, holding, is_boolean, is_or_equal, joins_comparisons
 
@@ -68,7 +69,19 @@ class BooleanLogic(LayerRule):
             value=op,
             limit=None,
             advice=_ADVICE[op],
+            fix=_fix(layer) if layer.kind is LayerKind.SELECT else LOGIC_TO_ARITHMETIC,
         )
+
+
+def _fix(layer: Layer) -> tuple[str, str] | None:
+    """The rewrite of a Where: by slices for a constant condition along one axis, else by arithmetic."""
+    condition, *branches = layer.inputs
+    result = layer.outputs[0]
+    if not condition.constant or condition.shape is None or result.rank != 4:
+        return WHERE_TO_ARITHMETIC
+    wide = [axis for axis, size in enumerate(condition.shape) if size > 1]
+    whole = all(not each.constant and each.shape == result.shape for each in branches)
+    return WHERE_TO_SLICES if whole and len(wide) == 1 and wide != [0] else WHERE_TO_ARITHMETIC
 
 
 RULE = BooleanLogic()

@@ -16,7 +16,8 @@ Move zero padding into the convolution or pooling that reads the tensor.
 
 ## Fix safety
 The rewrite fuse-pad is exact: zeros around a tensor become the padding of the convolutions and pools that read it.
-So are tile-to-concat and, for reflected and repeated borders, pad-to-concat.
+So are tile-to-concat, pad-to-concat for reflected and repeated borders, and pad-value-to-concat for any number, which
+put the rows together by a concatenation.
 
 ## Source
 Rows V03a, V03b, V03c, V06 and CF17: NvInfer.h from 8.4.1 on; builder log.
@@ -27,9 +28,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
-from orinport.rules.fixes import FUSE_PAD
+from orinport.rules.fixes import FUSE_PAD, PAD_TO_CONCAT, PAD_VALUE_TO_CONCAT, TILE_TO_CONCAT
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import finding, speaking
+from orinport.rules.support import finding, slice_extent, speaking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +64,7 @@ class SliceMode(LayerRule):
                 value=mode,
                 limit=tuple(allowed),
                 advice="Move zero padding into the convolution or pooling that reads the tensor.",
-                fix=FUSE_PAD if _moves_into_readers(layer, context) else None,
+                fix=_fix(layer, context),
             )
             return
         if mode != "FILL":
@@ -86,16 +87,41 @@ class SliceMode(LayerRule):
             value=layer["fill_value"],
             limit=wanted,
             advice="Fill with 0 from an initializer of its own, or move the padding into the reader.",
+            fix=_fix(layer, context),
         )
+
+
+def _fix(layer: Layer, context: Context) -> tuple[str, str] | None:
+    """The rewrite that puts the rows there in another way; none for samples, and none before the shape is known."""
+    if _moves_into_readers(layer, context):
+        return FUSE_PAD
+    shape, mode = layer.inputs[0].shape, layer["mode"]
+    if shape is None or len(shape) != 4 or _is_output_padding(layer, context):
+        return None
+    starts = [slice_extent(layer, axis, "start") or 0 for axis in range(4)]
+    sizes = [slice_extent(layer, axis, "size") for axis in range(4)]
+    grown = [size is not None and size != old for size, old in zip(sizes, shape, strict=True)]
+    if grown[0] or any(start > 0 for start in starts):
+        return None
+    if mode == "FILL":
+        return PAD_VALUE_TO_CONCAT
+    if mode == "WRAP" and not any(starts):
+        return TILE_TO_CONCAT
+    return None if grown[1] else PAD_TO_CONCAT
+
+
+def _is_output_padding(layer: Layer, context: Context) -> bool:
+    """True if it belongs to the node of the layer in front: output padding of a deconvolution."""
+    maker = context.producers.get(layer.inputs[0].name)
+    return maker is not None and maker.nodes == layer.nodes
 
 
 def _moves_into_readers(layer: Layer, context: Context) -> bool:
     """True for a Pad with zeros that only convolutions and pools read; those pad on their own."""
     readers = context.consumers.get(layer.outputs[0].name, ())
-    maker = context.producers.get(layer.inputs[0].name)
     if layer["mode"] != "FILL" or layer["fill_value"] or not readers or layer.outputs[0].name in context.outputs:
         return False
-    if maker is not None and maker.nodes == layer.nodes:  # output padding of a deconvolution
+    if _is_output_padding(layer, context):
         return False
     return all(reader.kind in (LayerKind.CONVOLUTION, LayerKind.POOLING) for reader in readers)
 
