@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from orinport.checking import as_precision, as_target, check_model
 from orinport.errors import OrinportError
+from orinport.targets import DEFAULT_TARGET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -25,9 +26,7 @@ if TYPE_CHECKING:
     from orinport.rewrites.rewrite import Safety
     from orinport.targets.target import Precision, Target
 
-__all__ = ["DEFAULT_TARGET", "check", "plan_matmul", "predict", "prepare", "quantize", "verify"]
-
-DEFAULT_TARGET = "orin-agx-64gb/jp6.2"
+__all__ = ["check", "plan_matmul", "predict", "prepare", "quantize", "verify"]
 
 
 def check(

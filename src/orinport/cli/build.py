@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -30,9 +30,15 @@ def build(
     scheduler: Annotated[
         str, Parameter(help="Address of a dask scheduler whose workers reach the boards (extra 'fleet').")
     ] = "",
-    quiet: Annotated[bool, Parameter(negative="", help="Do not show trtexec's output; it is in build.log.")] = False,
+    builder: Annotated[
+        Literal["auto", "trtexec", "python"],
+        Parameter(
+            name="--with", help="What builds here: trtexec, TensorRT's Python package, or trtexec if it is there."
+        ),
+    ] = "auto",
+    quiet: Annotated[bool, Parameter(negative="", help="Do not show the build's output; it is in build.log.")] = False,
 ) -> int:
-    """Build a bundle with trtexec, here or on a board over ssh, keep the log, and explain a failure.
+    """Build a bundle with trtexec or TensorRT's Python package, here or on a board over ssh, and explain a failure.
 
     Exit status: 0 if the build made an engine or loadable, 1 if it failed, 2 if there is nothing to build with.
     """
@@ -44,8 +50,9 @@ def build(
         if not quiet:
             sys.stderr.write(line + "\n")
 
-    result = build_remotely(bundle, host[0], arguments, show) if host else build_here(bundle, arguments, show)
-    return _told(result)
+    if host:
+        return _told(build_remotely(bundle, host[0], arguments, show))
+    return _told(build_here(bundle, arguments, show, builder=builder))
 
 
 def _on_boards(bundle: Path, hosts: tuple[str, ...], arguments: tuple[str, ...], scheduler: str, quiet: bool) -> int:
@@ -85,7 +92,7 @@ def _told(result: BuildResult) -> int:
         report = read_log(lines)
     sys.stdout.write(log_text(str(result.log), report, None, style()))
     if result.product is None:
-        sys.stdout.write(f"trtexec ended with status {result.status} and made no engine\n")
+        sys.stdout.write(f"the build ended with status {result.status} and made no engine\n")
         return 1
     size = result.product.stat().st_size / 1e6
     sys.stdout.write(f"{result.product}: {size:.1f} MB\n")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from orinport.cli.options import ModelOptions, ModelPath, SelectOptions, TargetOptions, emit, style
+from orinport.cli.options import ModelOptions, ModelPath, ReportPath, SelectOptions, TargetOptions, emit, style
 
 __all__ = ["check"]
 
@@ -27,7 +26,7 @@ def check(
     format: Annotated[
         Literal["text", "json", "sarif", "github"], Parameter(name=["--format", "-f"], help="Output format.")
     ] = "text",
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="Write the report to this file.")] = None,
+    output: ReportPath = None,
     with_tensorrt: Annotated[
         bool,
         Parameter(negative="", help="Also hand the model to NVIDIA's own parser (extra 'tensorrt') and compare."),

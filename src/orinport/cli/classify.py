@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from orinport.cli.options import ModelPath, emit, progress
+from orinport.cli.options import ModelPath, TextFormat, emit, progress
 from orinport.errors import OrinportError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def classify(
         ),
     ] = False,
     csv: Annotated[Path | None, Parameter(name="--csv", help="Write a row for each picture and class shown.")] = None,
-    format: Annotated[Literal["text", "json"], Parameter(name=["--format", "-f"], help="Output format.")] = "text",
+    format: TextFormat = "text",
     output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="Write the result to this file.")] = None,
 ) -> int:
     """Classify pictures with a network such as `dcnv4 export` writes, in ONNX Runtime.

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
-from cyclopts import Parameter
+from orinport.cli.options import TextFormat
 
 __all__ = ["doctor"]
 
 
 def doctor(
     *,
-    format: Annotated[Literal["text", "json"], Parameter(name=["--format", "-f"], help="Output format.")] = "text",
+    format: TextFormat = "text",
 ) -> int:
     """Say what this machine has for the DLA, what is missing, and what slows it, each with the step that helps.
 

@@ -7,11 +7,11 @@ import stat
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 from cyclopts import Parameter
 
-from orinport.cli.options import ModelOptions, TargetOptions, emit, style
+from orinport.cli.options import ModelOptions, ReportPath, TargetOptions, TextFormat, emit, style
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,8 +35,8 @@ def explain_log(
     ] = None,
     target: TargetOptions = _DEFAULT_TARGET,
     model_options: ModelOptions = _DEFAULT_MODEL,
-    format: Annotated[Literal["text", "json"], Parameter(name=["--format", "-f"], help="Output format.")] = "text",
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="Write the report to this file.")] = None,
+    format: TextFormat = "text",
+    output: ReportPath = None,
 ) -> int:
     """Read a log: what went where and why, the true reason of a failure first, and what to do.
 

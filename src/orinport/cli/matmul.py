@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from orinport.cli.options import emit, progress, style
+from orinport.cli.options import PowerModeName, PrecisionName, ReportPath, TargetName, TextFormat, emit, progress, style
+from orinport.targets import DEFAULT_TARGET
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,17 +30,15 @@ def matmul(
     ] = "rhs",
     distinct: Annotated[bool, Parameter(negative="", help="Every product has a constant of its own.")] = False,
     values: Annotated[Path | None, Parameter(help="A .npy file with the constant; random values if left out.")] = None,
-    target: Annotated[str, Parameter(name=["--target", "-t"], help="Board and software.")] = "orin-agx-64gb/jp6.2",
-    precision: Annotated[
-        Literal["int8", "fp16"], Parameter(name=["--precision", "-p"], help="Precision on the DLA.")
-    ] = "int8",
-    power_mode: Annotated[str | None, Parameter(help="Power mode of the board.")] = None,
+    target: TargetName = DEFAULT_TARGET,
+    precision: PrecisionName = "int8",
+    power_mode: PowerModeName = None,
     write: Annotated[
         Path | None, Parameter(help="Write the best plan's network to this .onnx file, its layouts to .json beside it.")
     ] = None,
     force: Annotated[bool, Parameter(negative="", help="Replace existing files.")] = False,
-    format: Annotated[Literal["text", "json"], Parameter(name=["--format", "-f"], help="Output format.")] = "text",
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="Write the report to this file.")] = None,
+    format: TextFormat = "text",
+    output: ReportPath = None,
 ) -> int:
     """Rank the ways to put a matrix product on the DLA, predict each, prove the best against NumPy, and write it.
 

@@ -11,19 +11,33 @@ from cyclopts import Parameter
 
 from orinport.errors import OrinportError
 from orinport.report.style import COLOUR, PLAIN, Style
+from orinport.targets import DEFAULT_TARGET
 
 __all__ = [
     "ModelOptions",
     "ModelPath",
     "PlacementOptions",
+    "PowerModeName",
+    "PrecisionName",
+    "ReportPath",
     "SelectOptions",
+    "TargetName",
     "TargetOptions",
+    "TextFormat",
     "emit",
     "progress",
+    "require_not_input",
     "style",
 ]
 
 ModelPath = Annotated[Path, Parameter(help="ONNX file.")]
+TargetName = Annotated[
+    str, Parameter(name=["--target", "-t"], help="Board and software, e.g. orin-agx-64gb/jp6.0; see orinport targets.")
+]
+PrecisionName = Annotated[Literal["fp16", "int8"], Parameter(name=["--precision", "-p"], help="Precision on the DLA.")]
+PowerModeName = Annotated[str | None, Parameter(help="Power mode of the board, e.g. MAXN, 50W, 30W, 15W.")]
+TextFormat = Annotated[Literal["text", "json"], Parameter(name=["--format", "-f"], help="Output format.")]
+ReportPath = Annotated[Path | None, Parameter(name=["--output", "-o"], help="Write the report to this file.")]
 
 
 @Parameter(name="*")
@@ -31,16 +45,8 @@ ModelPath = Annotated[Path, Parameter(help="ONNX file.")]
 class TargetOptions:
     """What the network is meant for."""
 
-    target: Annotated[
-        str,
-        Parameter(
-            name=["--target", "-t"],
-            help="Board and software, e.g. orin-agx-64gb/jp6.0; see orinport targets.",
-        ),
-    ] = "orin-agx-64gb/jp6.2"
-    precision: Annotated[
-        Literal["fp16", "int8"], Parameter(name=["--precision", "-p"], help="Precision on the DLA.")
-    ] = "fp16"
+    target: TargetName = DEFAULT_TARGET
+    precision: PrecisionName = "fp16"
     standalone: Annotated[
         bool,
         Parameter(name="--standalone", negative="", help="Meant as a DLA loadable that runs without TensorRT."),

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from orinport.cli.options import ModelOptions, ModelPath, PlacementOptions, emit, progress, style
+from orinport.cli.options import (
+    ModelOptions,
+    ModelPath,
+    PlacementOptions,
+    PowerModeName,
+    PrecisionName,
+    ReportPath,
+    TargetName,
+    emit,
+    progress,
+    style,
+)
+from orinport.targets import DEFAULT_TARGET
 
 __all__ = ["predict"]
 
@@ -19,14 +30,9 @@ def predict(
     model: ModelPath,
     /,
     *,
-    target: Annotated[
-        str,
-        Parameter(name=["--target", "-t"], help="Board and software, e.g. orin-agx-64gb/jp6.0; see orinport targets."),
-    ] = "orin-agx-64gb/jp6.2",
-    precision: Annotated[
-        Literal["int8", "fp16"], Parameter(name=["--precision", "-p"], help="Precision on the DLA.")
-    ] = "int8",
-    power_mode: Annotated[str | None, Parameter(help="Power mode of the board, e.g. MAXN, 50W, 30W, 15W.")] = None,
+    target: TargetName = DEFAULT_TARGET,
+    precision: PrecisionName = "int8",
+    power_mode: PowerModeName = None,
     model_options: ModelOptions = _DEFAULT_MODEL,
     placement: PlacementOptions = _DEFAULT_PLACEMENT,
     batch: Annotated[int | None, Parameter(help="Images of one inference.")] = None,
@@ -44,7 +50,7 @@ def predict(
     format: Annotated[
         Literal["text", "json", "csv"], Parameter(name=["--format", "-f"], help="Output format.")
     ] = "text",
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="Write the report to this file.")] = None,
+    output: ReportPath = None,
 ) -> int:
     """Predict time, bound, MAC utilisation and bytes of every layer, without a board.
 

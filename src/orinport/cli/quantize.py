@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from orinport.cli.options import ModelOptions, ModelPath, progress, require_not_input, style
+from orinport.cli.options import ModelOptions, ModelPath, TargetName, progress, require_not_input, style
+from orinport.targets import DEFAULT_TARGET
 
 if TYPE_CHECKING:
     from orinport.precision.calibrate import CalibrationOptions
@@ -79,10 +80,7 @@ def quantize(
     model: ModelPath,
     /,
     *,
-    target: Annotated[
-        str,
-        Parameter(name=["--target", "-t"], help="Board and software, e.g. orin-agx-64gb/jp6.0; see orinport targets."),
-    ] = "orin-agx-64gb/jp6.2",
+    target: TargetName = DEFAULT_TARGET,
     model_options: ModelOptions = _DEFAULT_MODEL,
     scales: ScaleFlags = _DEFAULT_SCALES,
     calibration: CalibrationFlags = _DEFAULT_CALIBRATION,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from orinport.cli.options import ModelOptions, TargetOptions, progress, require_not_input
+from orinport.cli.options import ModelOptions, TargetOptions, TextFormat, progress, require_not_input
 from orinport.errors import OrinportError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def rewrite(
     force: Annotated[bool, Parameter(name="--force", negative="", help="Replace an existing output file.")] = False,
     list_: Annotated[bool, Parameter(name="--list", negative="", help="List all rewrites.")] = False,
     explain: Annotated[str, Parameter(name="--explain", help="Print the documentation of the rewrite NAME.")] = "",
-    format: Annotated[Literal["text", "json"], Parameter(name=["--format", "-f"], help="Output format.")] = "text",
+    format: TextFormat = "text",
 ) -> int:
     """Apply rewrites to a network, each application proved in ONNX Runtime, and the whole network at the end.
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter
+
+from orinport.cli.options import TextFormat
 
 __all__ = ["targets"]
 
@@ -13,7 +15,7 @@ def targets(
     name: Annotated[str, Parameter(help="A target such as orin-agx-64gb/jp6.0, to show in full.")] = "",
     /,
     *,
-    format: Annotated[Literal["text", "json"], Parameter(name=["--format", "-f"], help="Output format.")] = "text",
+    format: TextFormat = "text",
 ) -> int:
     """List the boards and software releases that orinport knows, or show one with the source of every number."""
     import sys

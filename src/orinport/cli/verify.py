@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from orinport.cli.options import ModelOptions, progress, style
+from orinport.cli.options import ModelOptions, TextFormat, progress, style
+from orinport.targets import DEFAULT_TARGET
 
 __all__ = ["verify"]
 
@@ -24,7 +25,7 @@ class EmulationFlags:
     ] = None
     target: Annotated[
         str, Parameter(name=["--target", "-t"], help="With --as: board and software; see orinport targets.")
-    ] = "orin-agx-64gb/jp6.2"
+    ] = DEFAULT_TARGET
     scales: Annotated[
         Path | None, Parameter(help="With --as dla-int8: a calibration cache or JSON file; a bundle has its own.")
     ] = None
@@ -60,7 +61,7 @@ def verify(
         Parameter(help="Largest difference relative to the largest value; by default from the types."),
     ] = None,
     emulation: EmulationFlags = _DEFAULT_EMULATION,
-    format: Annotated[Literal["text", "json"], Parameter(name=["--format", "-f"], help="Output format.")] = "text",
+    format: TextFormat = "text",
 ) -> int:
     """Run two models on the same random inputs and compare every output; or one as the DLA computes it.
 

@@ -8,7 +8,10 @@ if TYPE_CHECKING:
     from orinport.targets.catalogue import catalogue_rows, log_messages, rows_for
     from orinport.targets.load import list_targets, load_target
 
-__all__ = ["catalogue_rows", "list_targets", "load_target", "log_messages", "rows_for"]
+__all__ = ["DEFAULT_TARGET", "catalogue_rows", "list_targets", "load_target", "log_messages", "rows_for"]
+
+DEFAULT_TARGET = "orin-agx-64gb/jp6.2"
+"""The target that is meant where none is named."""
 
 _HOMES = {
     "catalogue_rows": "orinport.targets.catalogue",
