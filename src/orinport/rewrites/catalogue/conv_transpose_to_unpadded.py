@@ -117,6 +117,11 @@ class ConvTransposeToUnpadded(Rewrite):
 def read_deconvolution(
     node: ir.Node, before: Ints, after: Ints, weights: Ints, context: RewriteContext
 ) -> Deconvolution:
+    """What the ConvTranspose `node` does.
+
+    `before`, `after` and `weights` are the shapes of its input, output (N, C, H, W) and kernel (C, M / group, kH, kW).
+    A dilation along an axis on which the kernel is 1 long counts as 1.
+    """
     kernel = weights[2:]
     strides = tuple(int(step) for step in context.attribute(node, "strides", (1, 1)))
     dilations = tuple(
@@ -193,6 +198,10 @@ def _deconvolve(node: ir.Node, data: Deconvolution, builder: Builder) -> ir.Valu
 def unpadded(
     value: ir.Value, weights: ir.Value, bias: ir.Value | None, data: Deconvolution, builder: Builder
 ) -> ir.Value:
+    """A deconvolution of (N, C, H, W) in one group with kernel (C, M, kH, kW), nothing of its result cut off.
+
+    Of `data` it takes kernel size and strides; the kernel is not dilated.
+    """
     batch, _, *size = builder.shape(value)
     return builder.op(
         "ConvTranspose",

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from orinport.rewrites.catalogue.conv_transpose_to_unpadded import Deconvolution, unpadded
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class DepthToSpaceToDeconv(Rewrite):
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
         node, block = match.nodes[0], match.data
         source, shape = node.inputs[0], builder.shape(match.outputs[0])
+        assert source is not None
         channels = np.arange(shape[1] * block**2)
         if builder.context.attribute(node, "mode", "DCR") == "DCR":
             places, results = np.divmod(channels, shape[1])
@@ -69,16 +71,8 @@ class DepthToSpaceToDeconv(Rewrite):
             results, places = np.divmod(channels, block**2)
         weights = np.zeros((len(channels), shape[1], block, block), builder.numpy_dtype(match.outputs[0]))
         weights[channels, results, places // block, places % block] = 1.0
-        made = builder.op(
-            "ConvTranspose",
-            source,
-            builder.constant(weights, "places"),
-            kernel_shape=[block, block],
-            strides=[block, block],
-            shape=shape,
-            dtype=builder.context.dtype(match.outputs[0]),
-        )
-        return (made,)
+        data = Deconvolution((block, block), (block, block), (1, 1), (0, 0), 1)
+        return (unpadded(source, builder.constant(weights, "places"), None, data, builder),)
 
 
 REWRITE = DepthToSpaceToDeconv()
