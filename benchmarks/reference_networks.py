@@ -1,4 +1,4 @@
-"""The six networks of NVIDIA's DLA reference table, rebuilt from their published architectures.
+"""The six networks of NVIDIA's DLA reference table and YOLOv5s, rebuilt from their published architectures.
 
 `python benchmarks/reference_networks.py FOLDER` writes them as ONNX with random weights. What the table's
 notes leave out is left out here too: NMS and TopK at the end. Sources of the architectures:
@@ -8,6 +8,8 @@ notes leave out is left out here too: NMS and TopK at the end. Sources of the ar
 - ResNeXt-50 32x4d: Xie et al. 2016; 264 OpenImages classes (MLPerf inference, retinanet)
 - SSD-ResNet-34 1200x1200: MLPerf inference, ssd-resnet34; 81 COCO classes, stage 3 with stride 1
 - SSD-MobileNetV1 300x300: Howard et al. 2017, Liu et al. 2016; 91 COCO classes
+- YOLOv5s 672x672 (release 6): stem of 6x6 with stride 2, C3 blocks of 1, 2, 3, 1 bottlenecks, SPPF, SiLU; 80 COCO
+  classes and 3 anchors; cut behind the last convolutions, as in cuDLA-samples
 """
 
 from __future__ import annotations
@@ -120,6 +122,20 @@ class Network:
             coordinate_transformation_mode="asymmetric",
             nearest_mode="floor",
         )
+
+    def silu(self, x: Feature) -> Feature:
+        """x * sigmoid(x), as PyTorch exports it."""
+        gate = self._node("Sigmoid", [x.name], x[1:])
+        return self._node("Mul", [x.name, gate.name], x[1:])
+
+    def concat(self, *parts: Feature) -> Feature:
+        """Along the channels."""
+        channels = sum(part.channels for part in parts)
+        return self._node("Concat", [part.name for part in parts], (channels, *parts[0][2:]), axis=1)
+
+    def pool_same(self, x: Feature, size: int) -> Feature:
+        """Maximum over a window, with stride 1 and the size kept."""
+        return self._node("MaxPool", [x.name], x[1:], kernel_shape=[size, size], strides=[1, 1], pads=[size // 2] * 4)
 
     def model(self) -> onnx.ModelProto:
         """The finished model, opset 17."""
@@ -248,6 +264,35 @@ def build_ssd_mobilenet() -> Network:
     return net
 
 
+def build_yolov5s() -> Network:
+    """YOLOv5s, 672x672, up to the three last convolutions."""
+    net = Network("yolov5s", 1, 672, 672)
+
+    def conv(x: Feature, kernels: int, size: int = 1, stride: int = 1) -> Feature:
+        return net.silu(net.conv(x, kernels, size, stride))
+
+    def c3(x: Feature, kernels: int, bottlenecks: int, *, shortcut: bool = True) -> Feature:
+        y, beside = conv(x, kernels // 2), conv(x, kernels // 2)
+        for _ in range(bottlenecks):
+            inner = conv(conv(y, kernels // 2), kernels // 2, 3)
+            y = net.add(y, inner) if shortcut else inner
+        return conv(net.concat(y, beside), kernels)
+
+    x = c3(conv(conv(net.image, 32, 6, 2), 64, 3, 2), 64, 1)
+    eighth = c3(conv(x, 128, 3, 2), 128, 2)
+    sixteenth = c3(conv(eighth, 256, 3, 2), 256, 3)
+    pooled = [conv(c3(conv(sixteenth, 512, 3, 2), 512, 1), 256)]
+    for _ in range(3):
+        pooled.append(net.pool_same(pooled[-1], 5))
+    top = conv(conv(net.concat(*pooled), 512), 256)
+    middle = conv(c3(net.concat(net.upsample(top), sixteenth), 256, 1, shortcut=False), 128)
+    fine = c3(net.concat(net.upsample(middle), eighth), 128, 1, shortcut=False)
+    medium = c3(net.concat(conv(fine, 128, 3, 2), middle), 256, 1, shortcut=False)
+    coarse = c3(net.concat(conv(medium, 256, 3, 2), top), 512, 1, shortcut=False)
+    net.outputs += [net.conv(feature, 255, 1) for feature in (fine, medium, coarse)]
+    return net
+
+
 NETWORKS = {
     "retinanet_resnext50": build_retinanet_resnext50,
     "resnet34": build_resnet34,
@@ -258,11 +303,15 @@ NETWORKS = {
 }
 
 
+HELD_OUT = {"yolov5s": build_yolov5s}
+"""Networks that nothing is fitted to."""
+
+
 def main() -> None:
     """Write all networks into the folder given on the command line."""
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    for name, build in NETWORKS.items():
+    for name, build in (NETWORKS | HELD_OUT).items():
         onnx.save(build().model(), folder / f"{name}.onnx")
         print(folder / f"{name}.onnx")
 

@@ -1,11 +1,13 @@
 """Time of one hardware operation on the Orin DLA.
 
-    time = max(cycles / (efficiency * f), bytes / (bandwidth * EMC / reference)) + gap
+    time = max(cycles / (efficiency * f), bytes / bandwidth) + gap
+    1 / bandwidth = 1 / (rate * EMC / reference) + 1 / (port * f)
 
 INT8 convolution runs on two pipelines of 64 channels by 64 kernels; bytes follow from the buffer
 (`buffer.py`), from channels padded to 32 (INT8) or 16 (FP16), and from tensors of at most the size of the
-DLA's own SRAM staying there. FP16 convolution runs on Rubik at 16 channels by 16 kernels a cycle. The
-sources and the fit are in docs/how-to/predict.md; no Orin was measured by us.
+DLA's own SRAM staying there. A byte crosses the DLA's memory port, which runs at the DLA's clock, and then the
+DRAM, which runs at its own: the two times add up. FP16 convolution runs on Rubik at 16 channels by 16 kernels
+a cycle. The sources and the fit are in docs/how-to/predict.md; no Orin was measured by us.
 """
 
 from __future__ import annotations
@@ -91,13 +93,13 @@ def operation_time(operation: Operation, around: Surroundings) -> OperationTime:
     if leader.kind in CONVOLUTIONS:
         return _convolution(operation, around)
     if leader.kind in STREAMED:
-        return _streamed(operation, around, Engine.CPIPE, around.constants["dram_gbps"])
+        return _streamed(operation, around, Engine.CPIPE)
     if leader.kind in (LayerKind.CONCATENATION, LayerKind.SLICE) and _whole_atoms(leader, around.atom):
         return OperationTime(0.0, Band(0.0, _copy_us(operation, around)), Bound.OVERHEAD, Engine.NONE, 0, 0.0, Bytes())
     if leader.kind in (LayerKind.CONCATENATION, LayerKind.SLICE, LayerKind.SHUFFLE):
-        return _streamed(operation, around, Engine.BDMA, around.constants["copy_gbps"])
+        return _streamed(operation, around, Engine.BDMA, "copy_gbps")
     if leader.kind is LayerKind.RESIZE:
-        return _streamed(operation, around, Engine.RUBIK, around.constants["copy_gbps"])
+        return _streamed(operation, around, Engine.RUBIK, "copy_gbps")
     return _unknown(operation, around, f"no measurement of {leader.kind.value} on the DLA is public")
 
 
@@ -109,9 +111,10 @@ def gap_us(around: Surroundings) -> float:
     )
 
 
-def bandwidth(around: Surroundings, gbps: float) -> float:
-    """Bytes a us at this memory clock."""
-    return gbps * 1e3 * around.clocks.emc_mhz / around.constants["emc_reference_mhz"]
+def bandwidth(constants: Constants, clocks: Clocks, key: str = "dram_gbps") -> float:
+    """Bytes a us that one DLA moves at these clocks: `key` at the memory's clock and the port at the DLA's, in turn."""
+    dram = constants[key] * 1e3 * clocks.emc_mhz / constants["emc_reference_mhz"]
+    return 1 / (1 / dram + 1 / (constants["port_bytes_per_cycle"] * clocks.dla_mhz))
 
 
 def padded_bytes(tensor: Tensor, around: Surroundings) -> int:
@@ -191,11 +194,12 @@ def _convolution(operation: Operation, around: Surroundings) -> OperationTime:
         group_bytes=group_weights * min(work.kernels, int(constants["atom_kernels"])),
         size=BufferSize(int(constants["buffer_banks"]), int(constants["buffer_bank_bytes"])),
     )
+    share = constants["sparsity_weight_share"] if _is_sparse(work, around) else 1.0
     moved = _bytes(
         operation,
         around,
         read=use.input_bytes * work.images,
-        weights=use.weight_bytes * (1 if use.weights_stay else work.images),
+        weights=ceil(use.weight_bytes * share) * (1 if use.weights_stay else work.images),
     )
     return _combine(cycles / megahertz, work.macs, cycles, moved, engine, around)
 
@@ -214,9 +218,13 @@ def _pipe_cycles(work: _Work, around: Surroundings, *, image: bool) -> float:
     cycles = float(_atoms(work, atom_channels, atom_kernels) * work.taps * positions)
     if work.groups == 1 or work.groups < work.channels:
         cycles /= constants["cpipes"]
-    if around.sparse and work.groups == 1 and work.channels > constants["sparsity_min_channels"]:
-        cycles /= constants["sparsity_speedup"]
-    return cycles
+    return cycles / constants["sparsity_speedup"] if _is_sparse(work, around) else cycles
+
+
+def _is_sparse(work: _Work, around: Surroundings) -> bool:
+    """The pipelines use the 2:4 pattern of this convolution's weights."""
+    enough = work.channels > around.constants["sparsity_min_channels"]
+    return around.sparse and around.precision is Precision.INT8 and work.groups == 1 and enough
 
 
 def _rubik_cycles(work: _Work, around: Surroundings) -> float:
@@ -235,22 +243,23 @@ def _atoms(work: _Work, atom_channels: int, atom_kernels: int) -> int:
     return ceil(work.groups / together) * ceil(outside / atom_kernels)
 
 
-def _streamed(operation: Operation, around: Surroundings, engine: Engine, gbps: float) -> OperationTime:
+def _streamed(operation: Operation, around: Surroundings, engine: Engine, rate: str = "dram_gbps") -> OperationTime:
     moved = _bytes(operation, around)
-    us = (moved.moved + moved.resident) / bandwidth(around, gbps) + gap_us(around)
+    dram = moved.moved / bandwidth(around.constants, around.clocks, rate)
+    us = max(dram, _sram_us(moved, around)) + gap_us(around)
     spread = around.constants["band_memory"]
     return OperationTime(us, Band(us * (1 - spread), us * (1 + spread)), Bound.MEMORY, engine, 0, 0.0, moved)
 
 
 def _copy_us(operation: Operation, around: Surroundings) -> float:
-    return _streamed(operation, around, Engine.BDMA, around.constants["copy_gbps"]).us
+    return _streamed(operation, around, Engine.BDMA, "copy_gbps").us
 
 
 def _unknown(operation: Operation, around: Surroundings, reason: str) -> OperationTime:
     known = all(t is None or t.shape is not None for t in (operation.input, operation.output, *operation.operands))
     if not known or operation.input is None:
         return OperationTime(0.0, Band(0.0, 0.0), Bound.UNKNOWN, Engine.NONE, 0, 0.0, Bytes(), reason)
-    time = _streamed(operation, around, Engine.NONE, around.constants["copy_gbps"])
+    time = _streamed(operation, around, Engine.NONE, "copy_gbps")
     return OperationTime(
         time.us,
         Band(0.0, time.us * around.constants["band_unknown"]),
@@ -268,7 +277,7 @@ def _bytes(operation: Operation, around: Surroundings, read: int | None = None, 
     source, result = operation.input, operation.output
     assert source is not None
     assert result is not None
-    resident = 0
+    resident = written = 0
     counted = {
         "input": padded_bytes(source, around) if read is None else read,
         "operand": 0,
@@ -285,8 +294,15 @@ def _bytes(operation: Operation, around: Surroundings, read: int | None = None, 
     for key, tensor in (("input", source), ("output", result)):
         if _stays(tensor, around):
             resident += counted[key]
+            written = counted[key] if key == "output" else 0
             counted[key] = 0
-    return Bytes(counted["input"], weights, counted["operand"], counted["output"], resident, max(0, padding))
+    return Bytes(counted["input"], weights, counted["operand"], counted["output"], resident, max(0, padding), written)
+
+
+def _sram_us(moved: Bytes, around: Surroundings) -> float:
+    """Time of what stays in the SRAM, which reads and writes at once (nvdla/hw perf sheets, variant with SRAM)."""
+    most = max(moved.resident_written, moved.resident - moved.resident_written)
+    return most / (around.constants["port_bytes_per_cycle"] * around.clocks.dla_mhz)
 
 
 def _combine(
@@ -297,8 +313,8 @@ def _combine(
     The pipelines compute and move at the same time; for Rubik the sum fits the measurements better.
     """
     constants = around.constants
-    features = (moved.moved - moved.weights) / bandwidth(around, constants["dram_gbps"])
-    memory = features + moved.weights / bandwidth(around, constants["weight_gbps"])
+    features = (moved.moved - moved.weights) / bandwidth(constants, around.clocks)
+    memory = max(features + moved.weights / bandwidth(constants, around.clocks, "weight_gbps"), _sram_us(moved, around))
     gap = gap_us(around)
     us = (compute + memory if engine is Engine.RUBIK else max(compute, memory)) + gap
     worked = Bound.MAC if compute >= memory else Bound.MEMORY

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
+from math import prod, sqrt
 from typing import TYPE_CHECKING
 
 from orinport.errors import OrinportError
@@ -11,10 +11,10 @@ from orinport.model.layer import LayerKind
 from orinport.predict.advise import advise
 from orinport.predict.batch import batch_of
 from orinport.predict.constants import load_constants
-from orinport.predict.dla import Clocks, OperationTime, Surroundings, operation_time
+from orinport.predict.dla import Clocks, OperationTime, Surroundings, bandwidth, operation_time
 from orinport.predict.gpu import GpuClocks, GpuTime, gpu_time
 from orinport.predict.operations import Operation, operations
-from orinport.predict.prediction import Band, Bound, Bytes, LayerPrediction, Prediction, RegionPrediction
+from orinport.predict.prediction import Band, Bound, Bytes, Engine, LayerPrediction, Prediction, RegionPrediction
 from orinport.targets.target import Platform, Precision
 
 if TYPE_CHECKING:
@@ -74,8 +74,9 @@ def predict_network(
             "falcon_mhz": clocks.falcon_mhz,
             "gpu_mhz": gpu_clocks.gpu_mhz,
         },
-        (_peak(precision, dla, clocks) / 1e3, dla["dram_gbps"] * clocks.emc_mhz / dla["emc_reference_mhz"]),
+        (_peak(precision, dla, clocks) / 1e3, bandwidth(dla, clocks) / 1e3),
         gpu_us,
+        gpu_clocks.dram_gbps * gpu["memory_efficiency"],
     )
     return replace(prediction, findings=advise(prediction))
 
@@ -211,6 +212,24 @@ def _region(
     scale_low, scale_high = figure.low / figure.value, figure.high / figure.value
     spread = constants.figures["band_memory"].value if "band_memory" in constants.figures else 0.0
     fixed = Band(launch * scale_low + reformat * (1 - spread), launch * scale_high + reformat * (1 + spread))
-    band = sum((layer.band for layer in layers), fixed)
     us = launch + reformat + sum(layer.us for layer in layers)
+    band = fixed + _layers_band(layers, constants)
     return RegionPrediction(device, us, launch, reformat, moved, tuple(layers), band, linear_us)
+
+
+def _layers_band(layers: list[LayerPrediction], constants: Constants) -> Band:
+    """Band of the layers' sum.
+
+    On the DLA the errors of layers are taken as independent and add in quadrature, but never to less than the error
+    of whole networks. What has no model adds its whole band, and so do all layers of the GPU.
+    """
+    known = [each for each in layers if each.device == "dla" and each.bound is not Bound.UNKNOWN]
+    band = sum((each.band for each in layers if each.device != "dla" or each.bound is Bound.UNKNOWN), Band(0.0, 0.0))
+    if not known:
+        return band
+    us = sum(each.us for each in known)
+    fp16 = sum(each.us for each in known if each.engine is Engine.RUBIK and each.macs)
+    least = constants["band_network"] * (us - fp16) + constants["band_fp16"] * fp16
+    low = max(least, sqrt(sum((each.us - each.band.low) ** 2 for each in known)))
+    high = max(least, sqrt(sum((each.band.high - each.us) ** 2 for each in known)))
+    return band + Band(max(0.0, us - low), us + high)

@@ -3,8 +3,10 @@
 A convolution takes the point-wise layers behind it along (bias, scale, activation, the sum of a residual
 block): they run in the same pass, as the names in cuDLA's layer statistics show ("Conv_226 +
 BatchNormalization_227+Add_228+Relu_229"). Point-wise layers that follow none form a pass of their own.
-Pooling is a pass of its own in those statistics. A concatenation or slice along channels writes or reads
-at an offset when the channels fill whole atoms (nvdla/sw: such nodes emit no operation), otherwise it copies.
+A tensor that such a pass reads twice (x * sigmoid(x)) is fetched once: with two fetches YOLOv5s would be predicted
+19 % slower than NVIDIA measured it, with one 2 %. Pooling is a pass of its own in those statistics. A concatenation
+or slice along channels writes or reads at an offset when the channels fill whole atoms (nvdla/sw: such nodes emit no
+operation), otherwise it copies.
 """
 
 from __future__ import annotations
@@ -53,8 +55,11 @@ class _Open:
         self.output = layer.outputs[0] if layer.outputs else None
 
     def take(self, layer: Layer, along: str) -> None:
+        known = {along, *(t.name for t in self.operands)}
+        if self.layers[0].kind not in CONVOLUTIONS and self.input is not None:
+            known.add(self.input.name)
         self.layers.append(layer)
-        self.operands += [t for t in layer.runtime_inputs if t.name != along]
+        self.operands += [t for t in layer.runtime_inputs if t.name not in known]
         self.output = layer.outputs[0]
 
     def close(self) -> Operation:

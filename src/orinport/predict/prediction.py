@@ -50,8 +50,8 @@ class Band:
 class Bytes:
     """Bytes that move, by kind.
 
-    `resident` stay in the DLA's own SRAM and cost no DRAM traffic; `padding` is the part of `input` and
-    `output` that only fills channels up to 32 (INT8) or 16 (FP16).
+    `resident` stay in the DLA's own SRAM and cost no DRAM traffic; `resident_written` of them are written there, the
+    others read. `padding` is the part of `input` and `output` that only fills channels up to 32 (INT8) or 16 (FP16).
     """
 
     input: int = 0
@@ -60,6 +60,7 @@ class Bytes:
     output: int = 0
     resident: int = 0
     padding: int = 0
+    resident_written: int = 0
 
     @property
     def read(self) -> int:
@@ -145,6 +146,8 @@ class Prediction:
     """Peak of the DLA in GMAC/s and its DRAM bandwidth in GB/s at these clocks."""
     gpu_us: float | None = None
     """The whole network on the GPU, an order of magnitude; None if nobody asked."""
+    shared_gbps: float = 0.0
+    """What the DRAM gives both DLAs and the GPU together in GB/s; 0 if nothing is known of it."""
 
     @property
     def layers(self) -> tuple[LayerPrediction, ...]:
@@ -158,7 +161,7 @@ class Prediction:
 
     @property
     def band(self) -> Band:
-        """Band of `total_us`; the errors of layers are taken to add up."""
+        """Band of `total_us`; the bands of regions are taken to add up."""
         return sum((region.band for region in self.regions), Band(0.0, 0.0))
 
     def device_us(self, device: str) -> float:
@@ -166,16 +169,35 @@ class Prediction:
         return sum(region.busy_us for region in self.regions if region.device == device)
 
     @property
+    def dram_us(self) -> float:
+        """Time that the DRAM, shared by all engines, needs for the traffic of one inference; 0 if unknown."""
+        moved = sum(layer.bytes.moved for layer in self.layers) + sum(region.reformat_bytes for region in self.regions)
+        return moved / self.shared_gbps / 1e3 if self.shared_gbps else 0.0
+
+    def pace(self, cores: int) -> tuple[str, float]:
+        """What sets the pace of inferences queued on `cores` DLAs, an instance of the network on each, and its us.
+
+        `dla`, `gpu` (there is one) or `dram` (shared by all), whichever is busiest. The DLA's rates were measured
+        with both DLAs at work, and a user who ran one alone got half of their sum (Deep-Learning-Accelerator-SW issue
+        29): one DLA does not slow the other down below the limit of the DRAM.
+        """
+        busy = {"dla": self.device_us("dla") / cores, "gpu": self.device_us("gpu"), "dram": self.dram_us}
+        slowest = max(busy, key=lambda name: busy[name])
+        return slowest, busy[slowest]
+
+    @property
     def fps_one_dla(self) -> float:
-        """Images a second with inferences queued on one DLA and the GPU: the busier device sets the pace."""
-        busiest = max(self.device_us("dla"), self.device_us("gpu"))
-        return 1e6 * self.batch / busiest if busiest else 0.0
+        """Images a second with inferences queued on one DLA and the GPU."""
+        return self._images_a_second(1)
 
     @property
     def fps_two_dlas(self) -> float:
-        """Images a second with both DLAs; the GPU is one."""
-        busiest = max(self.device_us("dla") / 2, self.device_us("gpu"))
-        return 1e6 * self.batch / busiest if busiest else 0.0
+        """Images a second with an instance of the network on each of both DLAs."""
+        return self._images_a_second(2)
+
+    def _images_a_second(self, cores: int) -> float:
+        _, us = self.pace(cores)
+        return 1e6 * self.batch / us if us else 0.0
 
     @property
     def macs(self) -> int:

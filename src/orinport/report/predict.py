@@ -42,6 +42,9 @@ def predict_document(prediction: Prediction) -> dict[str, Any]:
         "total_us": prediction.total_us,
         "band_us": [prediction.band.low, prediction.band.high],
         "fps": {"dla1": prediction.fps_one_dla, "dla2": prediction.fps_two_dlas},
+        "fps_bound": {"dla1": prediction.pace(1)[0], "dla2": prediction.pace(2)[0]},
+        "dram_us": prediction.dram_us,
+        "shared_gbps": prediction.shared_gbps,
         "clocks": dict(prediction.clocks),
         "roof": {"peak": prediction.roof[0], "gbps": prediction.roof[1]},
         "transitions": prediction.transitions,
@@ -108,7 +111,7 @@ def predict_text(prediction: Prediction, style: Style = PLAIN, *, rows: int = _R
         "",
         f"one inference: {time_text(prediction.total_us)}"
         f" (between {time_text(prediction.band.low)} and {time_text(prediction.band.high)})",
-        f"queued: {prediction.fps_one_dla:.0f} images/s on one DLA, {prediction.fps_two_dlas:.0f} on two",
+        f"queued: {_rate(prediction, 1)} on one DLA, {_rate(prediction, 2)} on two with an instance each",
         *_regions(prediction),
         "",
         *_table(prediction, rows),
@@ -117,6 +120,13 @@ def predict_text(prediction: Prediction, style: Style = PLAIN, *, rows: int = _R
         lines += ["", f"{style.bold(finding.code)} {clean(finding.message)}", f"  help: {clean(finding.help)}"]
     lines += ["", _CAVEAT]
     return "\n".join(lines) + "\n"
+
+
+def _rate(prediction: Prediction, cores: int) -> str:
+    """Images a second, and what limits them if it is not the DLA."""
+    fps = prediction.fps_one_dla if cores == 1 else prediction.fps_two_dlas
+    limit = {"gpu": " (the GPU limits)", "dram": " (the DRAM limits)"}.get(prediction.pace(cores)[0], "")
+    return f"{fps:.0f} images/s{limit}"
 
 
 def _regions(prediction: Prediction) -> list[str]:
