@@ -17,7 +17,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from orinport.dcnv4.cache import CacheFolderError, private_folder
+from orinport.compiled import CacheFolderError, private_folder
 from orinport.dcnv4.cuda_plan import Launch, Limits
 
 __all__ = ["CudaDevice", "CudaUnavailableError", "Loaded", "cache_folder", "cuda_device", "source_digest"]
