@@ -12,27 +12,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Body", "Names", "replace_node"]
+    from orinport.rewrites.builder import Names
 
-
-class Names:
-    """Names that nothing in a model has, subgraphs included."""
-
-    def __init__(self, model: ir.Model) -> None:
-        self._taken: set[str] = set()
-        for graph in (model.graph, *model.graph.subgraphs()):
-            values = [*graph.inputs, *graph.initializers.values(), *(v for node in graph for v in node.outputs)]
-            self._taken.update(value.name for value in values if value.name)
-            self._taken.update(node.name for node in graph if node.name)
-
-    def unique(self, base: str) -> str:
-        """`base`, or `base_1`, `base_2`, ... where it is taken."""
-        name, number = base, 0
-        while name in self._taken:
-            number += 1
-            name = f"{base}_{number}"
-        self._taken.add(name)
-        return name
+__all__ = ["Body", "replace_node"]
 
 
 class Body:
@@ -91,6 +73,7 @@ class Body:
         return self.op("Reshape", [value, self.ints(numbers)], shape, value.dtype)
 
     def ints(self, numbers: Sequence[int]) -> ir.Value:
+        """A constant of whole numbers: a shape, bounds of a slice, axes."""
         return self.constant(np.asarray(numbers, np.int64), "shape")
 
     def slice(self, value: ir.Value, start: int, end: int) -> ir.Value:

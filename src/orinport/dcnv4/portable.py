@@ -22,10 +22,12 @@ import onnx_ir as ir
 
 from orinport.dcnv4.arguments import Geometry
 from orinport.dcnv4.attention import AttentionSite, expand_attention
-from orinport.dcnv4.body import Body, Names, replace_node
+from orinport.dcnv4.body import Body, replace_node
 from orinport.dcnv4.infer import complete_shapes
 from orinport.dcnv4.node import ATTENTION, FUSED, PLAIN, custom_nodes, make_node, node_geometry
 from orinport.errors import OrinportError, first_line
+from orinport.model.prune import prune
+from orinport.rewrites.builder import Names
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -256,15 +258,5 @@ def to_plugin(model: ir.Model) -> int:
         model.graph.opset_imports.setdefault(node.domain, 1)
         count += 1
     if count:
-        _sweep(model)
+        prune(model.graph)
     return count
-
-
-def _sweep(model: ir.Model) -> None:
-    """Remove nodes and initializers that nothing reads any more."""
-    for node in reversed(list(model.graph)):
-        if not any(value.uses() or value.is_graph_output() for value in node.outputs):
-            model.graph.remove(node, safe=True)
-    for name, value in list(model.graph.initializers.items()):
-        if not value.uses() and not value.is_graph_output() and not value.is_graph_input():
-            del model.graph.initializers[name]

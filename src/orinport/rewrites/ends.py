@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from orinport.model.model import shape_of
+from orinport.model.prune import prune, subgraphs
 from orinport.model.save import copy_model
 from orinport.rewrites.builder import Names
 from orinport.rewrites.catalogue._movers import MOVERS
@@ -210,20 +211,10 @@ def _readers(nodes: Sequence[ir.Node]) -> dict[ir.Node, set[ir.Node]]:
 def _read_by(node: ir.Node) -> list[ir.Value]:
     """What a node reads, with its subgraphs."""
     found = [value for value in node.inputs if value is not None]
-    for graph in _subgraphs(node):
+    for graph in subgraphs(node):
         for inner in graph:
             found += _read_by(inner)
         found += list(graph.outputs)
-    return found
-
-
-def _subgraphs(node: ir.Node) -> list[ir.Graph]:
-    found: list[ir.Graph] = []
-    for attribute in node.attributes.values():
-        if attribute.type == ir.AttributeType.GRAPH:
-            found.append(attribute.as_graph())
-        elif attribute.type == ir.AttributeType.GRAPHS:
-            found += attribute.as_graphs()
     return found
 
 
@@ -248,7 +239,7 @@ def _head(model: Model, tensors: Sequence[str], ends: Sequence[str]) -> Model:
     made = {value.name: value for node in graph for value in node.outputs}
     graph.outputs.clear()
     graph.outputs.extend([*kept, *(made[name] for name in tensors if name not in names)])
-    _prune(graph, keep=frozenset(value.name or "" for value in graph.inputs if not value.uses()))
+    _without_unused(graph, keep=frozenset(value.name or "" for value in graph.inputs if not value.uses()))
     return result
 
 
@@ -267,31 +258,17 @@ def _tail(model: Model, tensors: Sequence[str], positions: frozenset[int]) -> Mo
         value.name = f"{name}/before"
         value.replace_all_uses_with(fresh[-1])
     graph.inputs.extend(fresh)
-    _prune(graph)
+    _without_unused(graph)
     return replace(result, name=f"tail of {model.name}")
 
 
-def _prune(graph: ir.Graph, keep: frozenset[str] = frozenset()) -> None:
+def _without_unused(graph: ir.Graph, keep: frozenset[str] = frozenset()) -> None:
     """Drop nodes, constants and inputs that no output comes from; inputs in `keep` stay."""
-    for node in reversed(list(graph)):
-        if not any(value.uses() or value.is_graph_output() for value in node.outputs):
-            _let_go(node)
-            graph.remove(node, safe=True)
-    for name, value in list(graph.initializers.items()):
-        if not value.uses() and not value.is_graph_output():
-            graph.initializers.pop(name)
+    prune(graph)
     for value in list(graph.inputs):
         if not value.uses() and not value.is_graph_output() and value.name not in keep:
             graph.inputs.remove(value)
-
-
-def _let_go(node: ir.Node) -> None:
-    """Forget what the subgraphs of a node read from outside."""
-    for graph in _subgraphs(node):
-        graph.outputs.clear()
-        for inner in graph:
-            _let_go(inner)
-            inner.resize_inputs(0)
+            graph.initializers.pop(value.name or "", None)
 
 
 def _bridge(source: ir.Value, wanted: ir.Value, edge: EdgeMapping | None, names: Names) -> list[ir.Node]:
