@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,23 +54,30 @@ def find_trtexec() -> Path:
     given = os.environ.get("TRTEXEC")
     found = given or shutil.which("trtexec") or (str(_DEFAULT_TRTEXEC) if _DEFAULT_TRTEXEC.is_file() else None)
     if found is None or not os.access(found, os.X_OK):
+        where = f"trtexec was not found at {given!r}" if given else "trtexec was not found"
         raise OrinportError(
-            f"trtexec was not found{f' at {given!r}' if given else ''}.",
-            "Run this on a board with TensorRT, set TRTEXEC to its path, or use --host user@board.",
+            f"{where}.", "Run this on a board with TensorRT, set TRTEXEC to its path, or use --host user@board."
         )
     return Path(found)
 
 
-def build_here(folder: Path, arguments: Sequence[str], show: Callable[[str], None]) -> BuildResult:
-    """Run the bundle's build.sh; `show` gets every line. A failed build leaves its log and no engine."""
+def build_here(
+    folder: Path, arguments: Sequence[str], show: Callable[[str], None], *, builder: str = "auto"
+) -> BuildResult:
+    """Build a bundle on this machine; `show` gets every line. A failed build leaves its log and no engine.
+
+    `builder` is `trtexec`, `python` (TensorRT's package, in a process of its own), or `auto`: trtexec if it is there.
+    Raises OrinportError if there is nothing to build with.
+    """
     require_bundle(folder)
-    trtexec = find_trtexec()
+    command, environment = _command(folder, arguments, builder)
     before = _products(folder)
-    command = ["/bin/sh", str(folder.absolute() / "build.sh"), *arguments]
     status = -1
     try:
-        status = run_logged(command, folder / LOG, show, {**os.environ, "TRTEXEC": str(trtexec)})
+        status = run_logged(command, folder / LOG, show, environment)
     finally:
+        for name in (*PRODUCTS, *BESIDE):
+            (folder / f".{name}.partial").unlink(missing_ok=True)
         made = [path for path, stamp in _products(folder).items() if before.get(path) != stamp]
         if status != 0:
             for path in made:
@@ -78,6 +86,30 @@ def build_here(folder: Path, arguments: Sequence[str], show: Callable[[str], Non
         return BuildResult(status, folder / LOG, None)
     beside = tuple(path for path in made if path.name in BESIDE)
     return BuildResult(status, folder / LOG, next((path for path in made if path.name in PRODUCTS), None), beside)
+
+
+def _command(folder: Path, arguments: Sequence[str], builder: str) -> tuple[list[str], dict[str, str]]:
+    """What to run, and in which environment."""
+    from orinport.device.tensorrt_package import has_package, import_package
+
+    if builder != "python":
+        try:
+            trtexec = find_trtexec()
+        except OrinportError:
+            if builder == "trtexec" or os.environ.get("TRTEXEC") or not has_package():
+                raise
+        else:
+            command = ["/bin/sh", str(folder.absolute() / "build.sh"), *arguments]
+            return command, {**os.environ, "TRTEXEC": str(trtexec)}
+    elif not has_package():
+        import_package()  # it says what is missing
+    from orinport.device.tensorrt_request import bundle_arguments, parse_request
+
+    wanted = [*bundle_arguments(folder), *arguments]
+    parse_request(wanted)
+    path = os.pathsep.join(each for each in sys.path if each)
+    command = [sys.executable, "-m", "orinport.device.tensorrt_builder", str(folder.absolute()), *wanted]
+    return command, {**os.environ, "PYTHONPATH": path}
 
 
 def build_remotely(

@@ -1,0 +1,88 @@
+"""Which classes and members TensorRT's Python package really has: read off the bindings of a wheel, version by version.
+
+The bindings need libnvinfer only to compute. With a shim in its place, which answers every entry point with nothing,
+they load on any machine and show their classes. `python tests/tensorrt_surface.py WHEEL...` writes one file a
+version to tests/tensorrt_surface/: names alone. The stand-in of the tests has exactly these.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+FOLDER = Path(__file__).with_suffix("")
+CLASSES = (
+    *("Builder", "EngineInspector", "IBuilderConfig", "ICudaEngine", "IExecutionContext", "IHostMemory", "ILayer"),
+    *("ILogger", "INetworkDefinition", "IInt8EntropyCalibrator2", "IProgressMonitor", "ITensor", "ITimingCache"),
+    *("OnnxParser", "ParserError", "Runtime"),
+)
+ENUMS = (
+    *("BuilderFlag", "DataType", "DeviceType", "EngineCapability", "LayerInformationFormat", "LayerType"),
+    *("MemoryPoolType", "NetworkDefinitionCreationFlag", "OnnxParserFlag", "ProfilingVerbosity", "TensorFormat"),
+    *("TensorIOMode", "TensorLocation"),
+)
+_DUMP = """
+import importlib.util, json, sys
+spec = importlib.util.spec_from_file_location("tensorrt", sys.argv[1])
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+classes = {name: sorted(member for member in vars(getattr(module, name)) if not member.startswith("_"))
+           for name in json.loads(sys.argv[2]) if hasattr(module, name)}
+enums = {name: {member: int(value) for member, value in getattr(module, name).__members__.items()}
+         for name in json.loads(sys.argv[3]) if hasattr(module, name)}
+functions = sorted(name for name, value in vars(module).items() if type(value).__name__.startswith("builtin_f"))
+print(json.dumps({"classes": classes, "enums": enums, "functions": functions}))
+"""
+_SYMBOL = re.compile(r"^\s+U (\w+)$", re.MULTILINE)
+
+
+def surface(wheel: Path) -> dict[str, object]:
+    """Names in the bindings of a wheel, which is for this Python; needs gcc, nm and readelf."""
+    with tempfile.TemporaryDirectory() as scratch, zipfile.ZipFile(wheel) as archive:
+        folder = Path(scratch)
+        (name,) = (name for name in archive.namelist() if name.endswith("/tensorrt.so"))
+        (folder / "tensorrt.so").write_bytes(archive.read(name))
+        init = archive.read(name.replace("tensorrt.so", "__init__.py")).decode()
+        _shim(folder)
+        done = subprocess.run(
+            [sys.executable, "-c", _DUMP, str(folder / "tensorrt.so"), json.dumps(CLASSES), json.dumps(ENUMS)],
+            env={**os.environ, "LD_LIBRARY_PATH": str(folder)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    (version,) = re.findall(r'__version__ = "([\d.]+)"', init)
+    return {"version": version, **json.loads(done.stdout)}
+
+
+def _shim(folder: Path) -> None:
+    library = folder / "tensorrt.so"
+    undefined = subprocess.run(["nm", "-D", library], capture_output=True, text=True, check=True).stdout
+    wanted = [each for each in _SYMBOL.findall(undefined) if re.search("Infer|Onnx|Plugin|parser", each)]
+    source = folder / "shim.c"
+    source.write_text("".join(f"void* {name}(void) {{ return 0; }}\n" for name in wanted))
+    needed = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, check=True).stdout
+    for name in re.findall(r"\[(libnv\w+\.so\.\d+)\]", needed):
+        subprocess.run(
+            ["gcc", "-shared", "-fPIC", "-w", f"-Wl,-soname,{name}", "-o", folder / name, source], check=True
+        )
+
+
+def main() -> None:
+    """Write a file for each wheel named on the command line."""
+    FOLDER.mkdir(exist_ok=True)
+    for argument in sys.argv[1:]:
+        found = surface(Path(argument))
+        path = FOLDER / f"{'.'.join(str(found['version']).split('.')[:3])}.json"
+        path.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+        print(path)
+
+
+if __name__ == "__main__":
+    main()
