@@ -262,7 +262,10 @@ def verify(
     path, names = candidate, [_name(reference), _name(candidate)]
     if isinstance(candidate, (str, Path)) and Path(candidate).is_dir():
         path = Path(candidate) / "model.onnx"
-        edges, stated = _read_record(Path(candidate) / "report.json")
+        from orinport.device.record import read_record
+
+        record = read_record(Path(candidate) / "report.json")
+        edges, stated = record.edges, record.stated
     first = load(reference, shapes=shapes)
     second = load(path, shapes=None if edges else shapes)
     if path is not candidate and (Path(candidate) / "tail.onnx").is_file():
@@ -303,7 +306,9 @@ def _emulated(
     path = network
     if isinstance(network, (str, Path)) and Path(network).is_dir():
         path, record, own = (Path(network) / name for name in ("model.onnx", "report.json", "scales.json"))
-        edges, _ = _read_record(record)
+        from orinport.device.record import read_record
+
+        edges = read_record(record).edges
         scales = own if scales is None and own.exists() else scales
     precision = precision_of(emulate)
     model = load(path, shapes=None if edges else shapes)
@@ -422,24 +427,3 @@ def _output_folder(model: Any, output: str | Path | None) -> Path:
 
 def _name(source: Any) -> str:
     return Path(source).name if isinstance(source, (str, Path)) else type(source).__name__
-
-
-def _read_record(path: Path) -> tuple[tuple[EdgeMapping, ...], float]:
-    """The moved edges in a bundle's report, and what its approximations state as their errors, added up.
-
-    Raises OrinportError if it is no such report.
-    """
-    from orinport.files import decode_json, read_bounded
-    from orinport.rewrites.driver import stated_error
-    from orinport.rewrites.edges import EdgeMapping
-    from orinport.rewrites.rewrite import Safety
-
-    try:
-        document = decode_json(read_bounded(path))
-        edges = tuple(EdgeMapping.from_document(entry, str(entry["kind"])) for entry in document["io"])
-        applied = document.get("rewrites", {}).get("applied", [])
-        return edges, stated_error((str(entry["rewrite"]), Safety(entry["safety"])) for entry in applied)
-    except OSError as error:
-        raise OrinportError(f"{str(path)!r} cannot be read: {error.strerror}.", "Is the folder a bundle?") from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise OrinportError(f"{str(path)!r} is not the report of a bundle.") from error

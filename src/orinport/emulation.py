@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from orinport.rules.finding import Finding
     from orinport.targets.target import Target
 
-__all__ = ["MIN_SNR", "EmulationOptions", "EmulationReport", "emulate_model", "precision_of"]
+__all__ = ["MIN_SNR", "EmulationOptions", "EmulationReport", "emulate_model", "open_samples", "precision_of"]
 
 MIN_SNR = 20.0
 """dB. A convention: the error is a tenth of the signal, root mean square."""
@@ -130,7 +130,9 @@ def emulate_model(
     report = check_model(model, target, precision)
     layers = tuple(row.layer for row in report.layers)
     arithmetic = arithmetic_of(layers, _on_dla(report), scales if precision is Precision.INT8 else None)
-    samples, source = _samples(model, options, edges)
+    samples, source = open_samples(
+        model, edges, data=options.data, preprocess=options.preprocess, cases=options.cases, seed=options.seed
+    )
     found = emulate(model, arithmetic, scales)
     rows = measure(model, found, samples)
     ranking = None
@@ -162,15 +164,25 @@ def _on_dla(report: CheckReport) -> frozenset[int]:
     return frozenset(row.layer.index for row in report.layers if everything or row.verdict is Verdict.DLA)
 
 
-def _samples(
-    model: Model, options: EmulationOptions, edges: Sequence[EdgeMapping]
+def open_samples(
+    model: Model,
+    edges: Sequence[EdgeMapping] = (),
+    *,
+    data: str | None = None,
+    preprocess: Path | None = None,
+    cases: int = 3,
+    seed: int = 0,
 ) -> tuple[list[Mapping[str, NDArray[Any]]], str]:
-    if options.data is None:
+    """What `model` is fed, and what to call where it comes from: samples of `data`, or random inputs without it.
+
+    Data has the shapes of the original network; `edges` says which inputs were moved. `cases` samples are taken, from
+    the first on, 0 for all of the data. Raises OrinportError for bad data, and for inputs without fixed shapes.
+    """
+    if data is None:
         input_specs(model)
-        rng = np.random.default_rng(options.seed)
-        count = max(1, options.cases)
+        rng = np.random.default_rng(seed)
         try:
-            return [random_inputs(model.graph.inputs, rng) for _ in range(count)], "random inputs"
+            return [random_inputs(model.graph.inputs, rng) for _ in range(max(1, cases))], "random inputs"
         except NotProvableError as error:
             raise OrinportError(f"The network cannot be run: {error}.", "Give samples with --data.") from error
     moved, feed = moved_inputs(edges), board_feed(edges)
@@ -178,10 +190,10 @@ def _samples(
         replace(spec, shape=tuple(moved[spec.name].original_shape)) if spec.name in moved else spec
         for spec in input_specs(model)
     )
-    opened = open_data(DataSpec(options.data, specs, "" if options.preprocess is None else str(options.preprocess)))
-    count = min(len(opened), options.cases) if options.cases > 0 else len(opened)
+    opened = open_data(DataSpec(data, specs, "" if preprocess is None else str(preprocess)))
+    count = min(len(opened), cases) if cases > 0 else len(opened)
     given = (opened[index] for index in range(count))
-    return [sample if feed is None else feed(sample) for sample in given], options.data
+    return [sample if feed is None else feed(sample) for sample in given], data
 
 
 def _priced(ranking: tuple[Sensitivity, ...], report: CheckReport) -> tuple[Sensitivity, ...]:
