@@ -124,6 +124,9 @@ CASES = {
             {"m": np.arange(8).reshape(1, 8, 1, 1) % 3 == 0, "f": np.asarray(-5, np.float32)},
         ),
     ),
+    "mean and variance for jp6.2": ("DLA024", between("MeanVarianceNormalization", axes=[2, 3])),
+    "norm of a vector for jp6.2": ("DLA023", between("LpNormalization", axis=1)),
+    "logarithms for jp6.2": ("DLA023", between("LogSoftmax", axis=1)),
     "best score for jp6.2": ("DLA001", best(1)),
 }
 

@@ -12,7 +12,6 @@ from builders import network, node, run_onnx
 from orinport.checking import as_precision, as_target, check_model, dla_judge
 from orinport.model.load import load
 from orinport.rewrites.catalogue import (
-    layer_norm_to_div,
     logic_to_arithmetic,
     scatter_to_slices,
     topk_to_reduce_max,
@@ -200,7 +199,3 @@ def test_refused() -> None:
         check_refused(proto, topk_to_reduce_max.REWRITE, words)
     best = network([node("ArgMax", ["x"], "y", axis=1)], {"x": (2, 5)}, ["y"])
     check_refused(best, topk_to_reduce_max.REWRITE, "returns no places")
-    logs = network([node("LogSoftmax", ["x"], "y", axis=1)], {"x": (2, 5)}, ["y"])
-    check_refused(logs, layer_norm_to_div.REWRITE, "lacks LOG")
-    unit = network([node("LpNormalization", ["x"], "y", axis=1)], {"x": (2, 5)}, ["y"])
-    check_refused(unit, layer_norm_to_div.REWRITE, "without an epsilon")

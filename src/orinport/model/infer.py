@@ -34,7 +34,7 @@ __all__ = ["assign_types", "complete", "infer_proto", "is_registered", "register
 _FUNCTIONS: dict[tuple[str, str], Any] = {}
 _PROVIDERS = {"custom_op": "orinport.dcnv4.infer"}
 """Modules of ours that register the operators of a domain when they are imported, looked up at first sight."""
-_AS_FIRST_INPUT = frozenset({("", "GroupNormalization")})
+_AS_FIRST_INPUT = frozenset({("", "GroupNormalization"), ("", "MeanVarianceNormalization")})
 """Operators that keep type and shape, and for which onnx infers nothing."""
 _SMALL = 1 << 12
 _MAX_RANK = 32

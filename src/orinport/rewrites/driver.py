@@ -182,10 +182,11 @@ class _Driver:
         """To opset 13, if a Softmax that the DLA does not take could then become a layer of it."""
         old = self.context.opset
         target = self.context.target
-        if old >= RAISED or not self._by_op.get("Softmax") or (target is not None and target.stack.opset < RAISED):
+        kinds = {name for name in ("LogSoftmax", "Softmax") if self._by_op.get(name)}
+        if old >= RAISED or not kinds or (target is not None and target.stack.opset < RAISED):
             return
         off = None if self._judge is None else frozenset(self._judge(self.model))
-        if not any(node.op_type == "Softmax" and (off is None or label(node) in off) for node in self.graph):
+        if not any(node.op_type in kinds and (off is None or label(node) in off) for node in self.graph):
             return
         rewrite = RaiseOpset()
         refusal = raise_refusal(self.context)

@@ -34,8 +34,11 @@ __all__ = [
     "LAYER_NORM_TO_DIV",
     "LAYER_NORM_TO_POW",
     "LOGIC_TO_ARITHMETIC",
+    "LOG_SOFTMAX_TO_SOFTMAX",
+    "LP_NORMALIZATION_TO_DIV",
     "MATMUL_TO_CONV",
     "MATMUL_TO_ELEMENTWISE",
+    "MEAN_VARIANCE_TO_DIV",
     "PAD_TO_CONCAT",
     "PAD_VALUE_TO_CONCAT",
     "POW_TO_MUL",
@@ -89,8 +92,11 @@ HARD_ACTIVATION_TO_CLIP: Final = ("hard-activation-to-clip", "exact")
 LAYER_NORM_TO_DIV: Final = ("layer-norm-to-div", "tolerance")
 LAYER_NORM_TO_POW: Final = ("layer-norm-to-pow", "exact")
 LOGIC_TO_ARITHMETIC: Final = ("logic-to-arithmetic", "exact")
+LOG_SOFTMAX_TO_SOFTMAX: Final = ("log-softmax-to-softmax", "tolerance")
+LP_NORMALIZATION_TO_DIV: Final = ("lp-normalization-to-div", "tolerance")
 MATMUL_TO_CONV: Final = ("matmul-to-conv", "exact")
 MATMUL_TO_ELEMENTWISE: Final = ("matmul-to-elementwise", "exact")
+MEAN_VARIANCE_TO_DIV: Final = ("mean-variance-to-div", "tolerance")
 PAD_TO_CONCAT: Final = ("pad-to-concat", "exact")
 PAD_VALUE_TO_CONCAT: Final = ("pad-value-to-concat", "exact")
 POW_TO_MUL: Final = ("pow-to-mul", "exact")

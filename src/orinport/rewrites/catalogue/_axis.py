@@ -6,6 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from orinport.rewrites.catalogue._movers import chain_from
+from orinport.rewrites.shuffle import Shuffle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from orinport.rewrites.context import RewriteContext
 
-__all__ = ["ALONE", "Board", "board_of", "stands_alone"]
+__all__ = ["ALONE", "Board", "board_of", "channels_first", "stands_alone"]
 
 ALONE = "nothing around it is 4-D, so it would only be copied to the DLA and back"
 
@@ -30,6 +31,14 @@ def board_of(shape: tuple[int, ...], axis: int) -> Board:
     if len(before) <= 1:
         return (prod(before), size, after, 1), 1
     return (before[0], prod(before[1:]), size, after), 2
+
+
+def channels_first(shape: tuple[int, ...], axis: int) -> Shuffle:
+    """The tensor in four dimensions with `axis` as its channels; that of rank 4 changes places with them."""
+    board, place = board_of(shape, axis)
+    swap = [0, 1, 2, 3]
+    swap[1], swap[place] = swap[place], swap[1]
+    return Shuffle.make(shape, board, swap, [board[each] for each in swap])
 
 
 def stands_alone(sources: Iterable[ir.Value], outputs: Iterable[ir.Value], context: RewriteContext) -> bool:

@@ -24,22 +24,15 @@ if TYPE_CHECKING:
     from orinport.rewrites.builder import Builder
     from orinport.rewrites.context import RewriteContext
 
-__all__ = ["NORMALISATIONS", "Norm", "build_deviation", "build_scaled", "norm_at", "root_by_division"]
+__all__ = ["NORMALISATIONS", "Norm", "build_deviation", "build_scaled", "norm_at", "point", "root_by_division"]
 
 NORMALISATIONS = (
     "GroupNormalization",
     "InstanceNormalization",
     "LayerNormalization",
-    "LogSoftmax",
-    "LpNormalization",
     "ReduceMean",
 )
 """Where they begin; ReduceMean is the first node of one that is written out."""
-
-_LACKING = {
-    "LogSoftmax": "the DLA lacks LOG in every version",
-    "LpNormalization": "the DLA lacks a norm of which 0 is a value: without an epsilon neither POW nor DIV takes it",
-}
 
 _POINT = Window((1, 1), (1, 1), (0, 0), (0, 0), (1, 1))
 _ROUNDS = 5
@@ -69,8 +62,6 @@ class Norm:
 
 def norm_at(node: ir.Node, context: RewriteContext) -> Norm | Refusal | None:
     """The normalisation that begins at `node`; None if none does."""
-    if node.op_type in _LACKING:
-        return Refusal(_LACKING[node.op_type])
     value = node.inputs[0]
     shape = context.shape(value)
     written_out = _written_out(node, context) if node.op_type == "ReduceMean" else None
@@ -201,9 +192,9 @@ def build_deviation(norm: Norm, builder: Builder) -> tuple[ir.Value, ir.Value]:
         square = mean(builder.op("Mul", deviation, deviation), (height, width), builder)
         return deviation, _over_groups(square, norm.groups, norm.epsilon, builder)
     matrix = np.eye(channels) - 1.0 / channels
-    deviation = _point(value, matrix, None, 1, builder)
+    deviation = point(value, matrix, None, 1, builder)
     square = builder.op("Mul", deviation, deviation)
-    return deviation, _point(square, np.full((1, members), 1.0 / members), norm.epsilon, 1, builder)
+    return deviation, point(square, np.full((1, members), 1.0 / members), norm.epsilon, 1, builder)
 
 
 def _over_groups(value: ir.Value, groups: int, epsilon: float, builder: Builder) -> ir.Value:
@@ -212,10 +203,11 @@ def _over_groups(value: ir.Value, groups: int, epsilon: float, builder: Builder)
     members = channels // groups
     if members == 1:
         return add(builder, value, epsilon)
-    return _point(value, np.full((channels, members), 1.0 / members), epsilon or None, groups, builder)
+    return point(value, np.full((channels, members), 1.0 / members), epsilon or None, groups, builder)
 
 
-def _point(value: ir.Value, matrix: NDArray[Any], bias: float | None, groups: int, builder: Builder) -> ir.Value:
+def point(value: ir.Value, matrix: NDArray[Any], bias: float | None, groups: int, builder: Builder) -> ir.Value:
+    """A 1x1 convolution with the weights `matrix`, of shape (outputs, inputs of a group), and one bias for all."""
     dtype = builder.numpy_dtype(value)
     weights = builder.constant(matrix.reshape(*matrix.shape, 1, 1).astype(dtype), "mean")
     shift = None if bias is None else builder.constant(np.full(len(matrix), bias, dtype), "epsilon")

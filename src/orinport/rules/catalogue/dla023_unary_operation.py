@@ -17,7 +17,8 @@ Neg is a product with -1. Square roots of constants fold. Exp in a detection hea
 
 ## Fix safety
 The rewrites div-to-mul (NEG by a product with -1) and reciprocal-to-div (RECIP, from TensorRT 10.3 on) are exact.
-gelu-to-tanh (ERF) and sqrt-to-pow (SQRT) approximate within a stated error and need consent (tolerance).
+gelu-to-tanh (ERF) and sqrt-to-pow (SQRT, in INT8) approximate within a stated error and need consent (tolerance), and
+so do log-softmax-to-softmax, mean-variance-to-div and lp-normalization-to-div, which replace the operator around it.
 
 ## Source
 Rows U01a to U03, CF11, CF12, OP31 and OP32: NvInfer.h, developer guides, operator table of
@@ -29,6 +30,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
+from orinport.rules.composites import fix_of
 from orinport.rules.finding import Verdict
 from orinport.rules.fixes import DIV_TO_MUL, GELU_TO_TANH, RECIPROCAL_TO_DIV, SQRT_TO_POW
 from orinport.rules.rule import LayerRule
@@ -88,7 +90,7 @@ class UnaryOperation(LayerRule):
                 limit="ABS",
                 advice=_ADVICE.get(op, _GENERAL),
                 verdict=Verdict.UNKNOWN,
-                fix=_fix(op, context),
+                fix=fix_of(layer, context, _fix(op, context)),
             )
             return
         yield finding(
@@ -100,7 +102,7 @@ class UnaryOperation(LayerRule):
             value=op,
             limit=tuple(limit.values["allowed"]),
             advice=_ADVICE.get(op, _GENERAL),
-            fix=_fix(op, context),
+            fix=fix_of(layer, context, _fix(op, context)),
         )
 
 

@@ -18,7 +18,8 @@ chain of max pools. A mean over channels is a 1x1 convolution.
 
 ## Fix safety
 The rewrites reduce-to-pool, reduce-to-conv and reduce-max-to-pool are exact: the same terms in another order, maxima
-and minima bit-equal.
+and minima bit-equal. Inside of normalisations, mean-variance-to-div and lp-normalization-to-div replace the whole
+within a stated error and need consent (tolerance).
 
 ## Source
 Rows Q01a to Q01e, P08, P09, CF18 and OP45: operator reference, builder log of 10.3, operator table of
@@ -30,6 +31,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
+from orinport.rules.composites import fix_of
 from orinport.rules.finding import Verdict
 from orinport.rules.fixes import REDUCE_MAX_TO_POOL, REDUCE_TO_CONV, REDUCE_TO_POOL
 from orinport.rules.rule import LayerRule
@@ -73,7 +75,7 @@ class Reduction(LayerRule):
         version = context.target.stack.tensorrt
         spatial = _is_spatial(layer)
         advice = _ADVICE.get(op, "Compute it outside of the part for the DLA.") if spatial else _OTHER_AXES
-        fix = _fix(layer, spatial)
+        fix = fix_of(layer, context, _fix(layer, spatial))
         for row in holding(context, ("Q01c", "Q01e", "P08")):
             if op in row.values["refused"]:
                 yield finding(

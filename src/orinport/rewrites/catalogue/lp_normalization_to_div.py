@@ -1,0 +1,100 @@
+"""`LpNormalization(x) -> Div(x, Root(Conv(x * x)))`: division by a norm where the DLA has divisions.
+
+## What it does
+A 1x1 convolution of ones sums the squares (p = 2) or the absolute values (p = 1) over the axis, which becomes the
+channels. The root is computed by divisions: the least of three tangents, and five steps of Heron's
+`s = (s + v / s) / 2`, which never reaches zero. The sum of absolute values is held at 2^-14 or more. Vectors of zeros
+stay zeros, as in ONNX.
+
+## Why
+The parser makes a sum, a square root, a comparison with zero and a division of it, of which the DLA has the division
+alone, from TensorRT 10.3 on.
+
+## Example
+`LpNormalization((1, 128, 1, 1), axis=1)`, the end of a network for embeddings: Mul, Conv, 23 layers on one value, a
+convolution that copies it, and Div.
+
+## Refused
+Targets whose DLA lacks DIV: the reason says so. The batch as axis; an axis of one element; integers; shapes that are
+not known.
+
+## Safety
+tolerance: for finite numbers and norms from 0.001 to 256 (p = 1: from 2^-14 on) at most 1e-5 away (the root alone:
+2e-7, measured). Smaller norms give results that are too small. In FP16 the sum of squares ends at 65504. Rounding in
+FP16 is larger.
+
+## Source
+Rows C01, E01, E03b, E05, Q01c and U03 of the acceptance catalogue; ONNX operator specification. The error is measured
+in FP64.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orinport.rewrites.catalogue._axis import channels_first
+from orinport.rewrites.catalogue._broadcast import spread
+from orinport.rewrites.catalogue._movers import absorb
+from orinport.rewrites.catalogue._norms import point, root_by_division
+from orinport.rewrites.catalogue._scalars import number_like
+from orinport.rewrites.catalogue.mean_variance_to_div import NO_ROOT, SMALLEST
+from orinport.rewrites.catalogue.reciprocal_to_div import has_division
+from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnx_ir as ir
+
+    from orinport.rewrites.builder import Builder
+    from orinport.rewrites.context import RewriteContext
+
+__all__ = ["REWRITE", "LpNormalizationToDiv"]
+
+_LEAST = 2.0**-14
+"""The smallest normal number of FP16."""
+
+
+class LpNormalizationToDiv(Rewrite):
+    """Division by a norm becomes a convolution and divisions."""
+
+    name = "lp-normalization-to-div"
+    safety = Safety.TOLERANCE
+    finite = True
+    error = 1e-5
+    op_types = ("LpNormalization",)
+
+    def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
+        value = node.inputs[0]
+        shape = context.shape(value)
+        if value is None or not shape or 0 in shape:
+            return Refusal("the shape is not known, or has no axes")
+        if not context.is_float(value):
+            return Refusal(f"the DLA does not compute in {context.dtype(value)}")
+        if not has_division(context):
+            return Refusal(NO_ROOT)
+        axis = int(context.attribute(node, "axis", -1)) % len(shape)
+        if shape[axis] == 1:
+            return Refusal("the axis has a single element, of which the norm would leave the sign")
+        if axis == 0 and len(shape) == 4:
+            return Refusal("it normalises over the batch")
+        into = channels_first(shape, axis)
+        source, start, movers = absorb(value, into, context)
+        power = int(context.attribute(node, "p", 2))
+        return Match((node, *movers), (node.outputs[0],), (source, start, into.inverse(), power))
+
+    def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
+        source, start, back, power = match.data
+        value = builder.shuffle(source, start)
+        terms = builder.op("Abs", value) if power == 1 else builder.op("Mul", value, value)
+        total = point(terms, np.ones((1, builder.shape(value)[1])), None, 1, builder)
+        if power == 1:
+            norm = builder.op("Max", total, number_like(builder, total, _LEAST))
+        else:
+            norm = root_by_division(total, SMALLEST, builder)
+        return (builder.shuffle(builder.op("Div", value, spread(norm, builder.shape(value), builder)), back),)
+
+
+REWRITE = LpNormalizationToDiv()
