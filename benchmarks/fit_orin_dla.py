@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import minimize
 
 from orinport.model import lower
 from orinport.model.layer import DType, Layer, LayerKind, Tensor
 from orinport.model.load import load
 from orinport.placement.place import place
-from orinport.predict.constants import Constants, load_constants
+from orinport.predict.constants import EQUAL, Constants, load_constants
+from orinport.predict.fit import fit as least_squares
 from orinport.predict.network import predict_network
 from orinport.rules.finding import Verdict
 from orinport.targets.load import load_target
@@ -47,7 +47,6 @@ CONSTANTS = ROOT / "src/orinport/targets/data/predict/orin-dla.toml"
 DATA = read_toml(Path(__file__).parent / "data/orin_dla.toml")
 TARGET = "orin-agx-64gb/jp5.1"
 NETWORK_KEYS = ("dram_gbps", "falcon_gap_us")
-EQUAL_TO_DRAM = ("weight_gbps", "copy_gbps")
 LAYER_KEYS = {
     Precision.INT8: ("linear_io_us_int8", "reformat_gbps_int8", "rank2_shuffle_us_int8"),
     Precision.FP16: ("linear_io_us_fp16", "reformat_gbps_fp16", "rank2_shuffle_us_fp16", "rubik_fp16_ghz"),
@@ -145,22 +144,9 @@ def layer_error(row: tuple[object, ...], precision: Precision, constants: Consta
 
 
 def fit(keys: Sequence[str], start: Constants, errors: Callable[[Constants], Sequence[float]]) -> Constants:
-    """Constants with `keys` moved so that the mean squared relative error is least (Nelder-Mead on logarithms)."""
-    first = np.log([max(start[key], 1e-3) for key in keys])
-
-    def constants(x: np.ndarray) -> Constants:
-        values = {key: float(np.exp(value)) for key, value in zip(keys, np.clip(x, -9, 9), strict=True)}
-        if "dram_gbps" in values:
-            values |= dict.fromkeys(EQUAL_TO_DRAM, values["dram_gbps"])
-        return start.with_values(values)
-
-    found = minimize(
-        lambda x: float(np.mean(np.square(errors(constants(x))))),
-        first,
-        method="Nelder-Mead",
-        options={"xatol": 1e-3, "fatol": 1e-7, "maxiter": 400},
-    )
-    return constants(found.x)
+    """Constants with `keys` moved so that the mean squared relative error is least."""
+    begun = {key: max(start[key], 1e-3) for key in keys}
+    return start.with_values(least_squares(begun, lambda values: errors(start.with_values(values))))
 
 
 def fit_networks(start: Constants, without: str = "") -> Constants:
@@ -229,7 +215,7 @@ def show_layers(errors: dict[Precision, list[float]], title: str) -> None:
 def write(constants: Constants) -> None:
     """Store the fitted values in the data file, four digits each."""
     text = CONSTANTS.read_text(encoding="utf-8")
-    for key in (*NETWORK_KEYS, *EQUAL_TO_DRAM, *(key for keys in LAYER_KEYS.values() for key in keys)):
+    for key in (*NETWORK_KEYS, *EQUAL["dram_gbps"], *(key for keys in LAYER_KEYS.values() for key in keys)):
         text = re.sub(
             rf"(\[figures\.{key}\]\nvalue = )\S+",
             lambda m, k=key: f"{m.group(1)}{constants[k]:.4g}",

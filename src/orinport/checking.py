@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from orinport.errors import OrinportError
@@ -65,7 +66,9 @@ def as_target(target: str | Target, power_mode: str | None = None) -> Target:
     from orinport.targets.load import load_target
 
     if not isinstance(target, str):
-        return target if power_mode is None else load_target(target.name, power_mode=power_mode)
+        if power_mode is None:
+            return target
+        return replace(load_target(target.name, power_mode=power_mode), profile=target.profile)
     return load_target(target, power_mode=power_mode)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from orinport.errors import OrinportError
 from orinport.placement.place import all_on_gpu, place
 from orinport.placement.search import Costs, choose_devices
-from orinport.predict.constants import load_constants
+from orinport.predict.constants import constants_of
 from orinport.predict.network import predict_network
 from orinport.rules.finding import Verdict
 from orinport.targets.catalogue import rows_for
@@ -87,7 +87,7 @@ def _costs(report: CheckReport, layers: list[Layer]) -> Costs:
     gpu = predict_network(report.model, all_on_gpu(report.placement), target, precision)
     on_dla = {each.layer.index: each.us for each in dla.layers if each.device == "dla"}
     on_gpu = {each.layer.index: each.us for each in gpu.layers}
-    constants = load_constants("orin-dla")
+    constants = constants_of("orin-dla", target)
     rate = constants[f"reformat_gbps_{precision.value}"] * 1e3
     element = 1 if precision.value == "int8" else 2
     tensors = {t.name: t for layer in layers for t in (*layer.runtime_inputs, *layer.outputs)}

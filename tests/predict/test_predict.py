@@ -442,7 +442,6 @@ def test_boards_without_measurements_are_refused() -> None:
 
 def published(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
-    pytest.importorskip("scipy", reason="the fit needs scipy")
     return importlib.import_module("fit_orin_dla")
 
 

@@ -68,7 +68,9 @@ def profile(
     jtop: Annotated[Path | None, Parameter(help="A CSV of jtop's logger during the run.")] = None,
     refit: Annotated[
         Path | None,
-        Parameter(help="Fit the prediction's constants to the measurement, and write a profile (.toml) that is a target."),
+        Parameter(
+            help="Fit the prediction's constants to the measurement, and write a profile (.toml) that is a target."
+        ),
     ] = None,
     rows: Annotated[int, Parameter(help="Layers in the table.")] = 40,
     quiet: Annotated[bool, Parameter(negative="", help="Do not show trtexec's output; it is in profile.log.")] = False,
@@ -146,10 +148,10 @@ def _subject(
 
 def _record(folder: Path) -> dict[str, object]:
     from orinport.device.board import require_bundle
-    from orinport.report.document import read_document
+    from orinport.report.document import read_report
 
     require_bundle(folder)
-    return read_document(folder) if (folder / "report.json").is_file() else {}
+    return read_report(folder) if (folder / "report.json").is_file() else {}
 
 
 def _measure(folder: Path, model: Path, target: str, precision: str, host: str | None, quiet: bool) -> _Subject | None:
@@ -180,7 +182,7 @@ def _require_profile(path: Path, output: Path | None, *inputs: Path | str | None
         raise OrinportError(f"{str(path)!r} is no file.", "Give --refit another name.")
     if output is not None and output.absolute() == path.absolute():
         raise OrinportError("Report and profile have the same name.", "Give --output another name.")
-    require_not_input(path, *inputs, option="--refit")
+    require_not_input(path, *inputs)
 
 
 def _write_profile(path: Path, fitted: Refit, measurement: Path) -> None:

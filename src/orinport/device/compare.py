@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orinport.device.log_match import parts
 
 if TYPE_CHECKING:
-    from orinport.device.measured import Measurement
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from orinport.device.measured import MeasuredLayer, Measurement
     from orinport.predict.prediction import LayerPrediction, Prediction
 
 __all__ = ["ComparedRow", "Comparison", "compare"]
+
+_NVM = re.compile(r"(?P<tensor>.+) (?:to nvm|from nvm|copy finish)")
+"""Rows beside a ForeignNode in profiles that TensorRT makes with NvMedia: its time is theirs (TensorRT issue 3143)."""
+_REFORMAT = re.compile(r"Reformatting CopyNode |.* (?:to nvm|from nvm|copy finish)$|.*\bcopy\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +37,10 @@ class ComparedRow:
     gbps: float
     layers: tuple[str, ...]
     nodes: tuple[str, ...]
+    numbers: tuple[int, ...] = ()
+    """Where those layers stand in the prediction."""
+    regions: tuple[int, ...] = ()
+    """The DLA regions of the prediction that this row covers whole, launches included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,53 +59,161 @@ class Comparison:
         missing = set(self.unmatched)
         return sum(layer.us for layer in self.measurement.layers if layer.name in missing)
 
-
-def compare(measurement: Measurement, prediction: Prediction) -> Comparison:
-    """Match by name: a fused name stands for its parts, a ForeignNode for the region between its ends."""
-    known: dict[str, list[int]] = {}
-    layers = prediction.layers
-    for number, each in enumerate(layers):
-        for name in dict.fromkeys((each.layer.name, *each.layer.nodes)):
-            known.setdefault(name, []).append(number)
-    region_of: dict[int, range] = {}
-    start = 0
-    for region in prediction.regions:
-        span = range(start, start + len(region.layers))
-        region_of |= dict.fromkeys(span, span)
-        start += len(region.layers)
-    rows, unmatched = [], []
-    for measured in measurement.layers:
-        found = _meant(measured.name, known, region_of)
-        if not found:
-            unmatched.append(measured.name)
-            continue
-        rows.append(_row(measured.name, measured.us, [layers[number] for number in found], prediction))
-    return Comparison(measurement, prediction, tuple(rows), tuple(unmatched))
+    @property
+    def reformats(self) -> tuple[MeasuredLayer, ...]:
+        """What brings tensors into another format or memory: the measured cost of transitions."""
+        missing = set(self.unmatched)
+        return tuple(each for each in self.measurement.layers if each.name in missing and _REFORMAT.match(each.name))
 
 
-def _meant(name: str, known: dict[str, list[int]], region_of: dict[int, range]) -> list[int]:
-    if name in known:
-        return known[name]
-    pieces = parts(name)
-    found = sorted({number for piece in pieces for number in known.get(piece, ())})
-    if "..." in name and found and len(pieces) >= 1:
-        return sorted({number for each in found for number in region_of[each]})
-    return found
+def compare(
+    measurement: Measurement,
+    prediction: Prediction,
+    *,
+    beside: Prediction | None = None,
+    nodes: Mapping[str, Sequence[str]] | None = None,
+) -> Comparison:
+    """Match by name: a fused name stands for its parts, a ForeignNode for the region between its ends.
+
+    `beside` gives the predicted times where they differ from `prediction`, for instance without the gaps between
+    operations. `nodes` are ONNX nodes by measured name, from TensorRT's layer information.
+    """
+    network = _Network(prediction, nodes or {})
+    times = network.times if beside is None else _Network(beside, {}).times
+    whole = measurement.source == "trtexec profile"
+    found = [(each, network.meant(each.name)) for each in measurement.layers]
+    spans = {each.name: numbers for each, numbers in found if numbers and "..." in each.name}
+    extra: dict[str, float] = {}
+    unmatched = []
+    for each, numbers in found:
+        if not numbers:
+            owner = network.owner(each.name, spans)
+            if owner is None:
+                unmatched.append(each.name)
+            else:
+                extra[owner] = extra.get(owner, 0.0) + each.us
+    rows = tuple(
+        _row(each.name, each.us + extra.get(each.name, 0.0), numbers, network, times, whole=whole)
+        for each, numbers in found
+        if numbers
+    )
+    return Comparison(measurement, prediction, rows, tuple(unmatched))
 
 
-def _row(name: str, us: float, layers: list[LayerPrediction], prediction: Prediction) -> ComparedRow:
+class _Network:
+    """A prediction, asked by name."""
+
+    def __init__(self, prediction: Prediction, nodes: Mapping[str, Sequence[str]]) -> None:
+        self.prediction, self.layers, self._nodes = prediction, prediction.layers, nodes
+        self._known: dict[str, list[int]] = {}
+        for number, each in enumerate(self.layers):
+            for name in dict.fromkeys((each.layer.name, *each.layer.nodes)):
+                self._known.setdefault(name, []).append(number)
+        self.spans: list[range] = []
+        start = 0
+        for region in prediction.regions:
+            self.spans.append(range(start, start + len(region.layers)))
+            start += len(region.layers)
+
+    @property
+    def times(self) -> tuple[list[float], list[float]]:
+        """Predicted time of each layer, and what launching each region adds, in us."""
+        return [each.us for each in self.layers], [region.launch_us for region in self.prediction.regions]
+
+    def meant(self, name: str) -> list[int]:
+        """The layers that a measured name stands for."""
+        if name in self._known:
+            return self._known[name]
+        if name.startswith("Reformatting CopyNode "):
+            return []
+        told = self._numbers(self._nodes.get(name, ()))
+        found = told or self._numbers(parts(name))
+        return self._between(found) if "..." in name and found else found
+
+    def _numbers(self, names: Iterable[str]) -> list[int]:
+        return sorted({number for name in names for number in self._known.get(name, ())})
+
+    def _between(self, ends: list[int]) -> list[int]:
+        """The layers on the DLA from the first end to the last: of their regions, what is neither before nor after.
+
+        TensorRT names a region after its first and its last layer; where branches run side by side, its order need
+        not be ours.
+        """
+        regions = [number for number, span in enumerate(self.spans) if any(end in span for end in ends)]
+        chosen = [
+            number
+            for region in range(regions[0], regions[-1] + 1)
+            for number in self.spans[region]
+            if region in regions or self.layers[number].device == "dla"
+        ]
+        before, after = self._before(ends[0], chosen), self._after(ends[-1], chosen)
+        return [number for number in chosen if number not in before and number not in after]
+
+    def _before(self, last: int, chosen: list[int]) -> set[int]:
+        wanted = {tensor.name for tensor in self.layers[last].layer.inputs}
+        found: set[int] = set()
+        for number in reversed([each for each in chosen if each < last]):
+            layer = self.layers[number].layer
+            if any(tensor.name in wanted for tensor in layer.outputs):
+                found.add(number)
+                wanted |= {tensor.name for tensor in layer.inputs}
+        return found
+
+    def _after(self, first: int, chosen: list[int]) -> set[int]:
+        made = {tensor.name for tensor in self.layers[first].layer.outputs}
+        found: set[int] = set()
+        for number in [each for each in chosen if each > first]:
+            layer = self.layers[number].layer
+            if any(tensor.name in made for tensor in layer.inputs):
+                found.add(number)
+                made |= {tensor.name for tensor in layer.outputs}
+        return found
+
+    def owner(self, name: str, spans: Mapping[str, list[int]]) -> str | None:
+        """The measured region that a row such as `x from nvm` belongs to: one that gives or takes the tensor."""
+        found = _NVM.fullmatch(name)
+        if found is None:
+            return None
+        tensor = found["tensor"]
+        gives = (span for span, numbers in spans.items() if any(self._has(n, tensor, "outputs") for n in numbers))
+        takes = (span for span, numbers in spans.items() if any(self._has(n, tensor, "inputs") for n in numbers))
+        first, second = (takes, gives) if name.endswith("to nvm") else (gives, takes)
+        return next(first, None) or next(second, None)
+
+    def _has(self, number: int, tensor: str, side: str) -> bool:
+        return any(each.name == tensor for each in getattr(self.layers[number].layer, side))
+
+
+def _row(
+    name: str,
+    us: float,
+    numbers: list[int],
+    network: _Network,
+    times: tuple[list[float], list[float]],
+    *,
+    whole: bool,
+) -> ComparedRow:
+    layers: list[LayerPrediction] = [network.layers[number] for number in numbers]
     macs = sum(each.macs for each in layers)
     moved = sum(each.bytes.moved for each in layers)
-    peak = prediction.roof[0] * 1e3
+    peak = network.prediction.roof[0] * 1e3
     on_dla = all(each.device == "dla" for each in layers)
+    inside = set(numbers)
+    regions = tuple(
+        number
+        for number, span in enumerate(network.spans)
+        if whole and network.prediction.regions[number].device == "dla" and inside.issuperset(span)
+    )
     return ComparedRow(
         name,
         us,
-        sum(each.us for each in layers),
+        sum(times[0][number] for number in numbers) + sum(times[1][region] for region in regions),
         macs,
         moved,
         macs / (peak * us) if us and peak and on_dla else 0.0,
         moved / us / 1e3 if us else 0.0,
         tuple(each.layer.name for each in layers),
         tuple(dict.fromkeys(node for each in layers for node in each.layer.nodes)),
+        tuple(numbers),
+        regions,
     )

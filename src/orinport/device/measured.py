@@ -3,7 +3,8 @@
 Formats: trtexec `--exportProfile` (samples/common/sampleReporting.cpp, exportJSONProfile) and `--exportTimes`
 (exportJSONTrace) of TensorRT 8.5 to 11; the CSV of cuDLA's layer statistics samples with its short
 (`layer_name,start_ms,end_ms`) and its long columns, whose net durations are the cost of a layer because
-layers may overlap.
+layers may overlap; trtexec `--exportLayerInfo`, names alone or with details, whose `Metadata` names ONNX nodes
+from 8.6 on; tegrastats; and the CSV that jtop's own logger example writes (jetson_stats, examples/jtop_logger.py).
 """
 
 from __future__ import annotations
@@ -21,7 +22,15 @@ from orinport.files import decode_json, read_bounded
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["MeasuredLayer", "Measurement", "read_measurement", "read_tegrastats", "read_times"]
+__all__ = [
+    "MeasuredLayer",
+    "Measurement",
+    "read_jtop",
+    "read_layer_nodes",
+    "read_measurement",
+    "read_tegrastats",
+    "read_times",
+]
 
 _NET = ("net_duration_cpipes_ms", "net_duration_rubik_ms", "net_duration_bdma_ms")
 _ENTRY = re.compile(r'\{\s*"name"\s*:\s*"(?P<name>.*)"\s*,\s*"timeMs"\s*:\s*(?P<rest>[^{}]*)\}')
@@ -178,6 +187,36 @@ def read_times(path: Path) -> dict[str, float]:
     return medians
 
 
+_SEPARATORS = re.compile(r"[\x1e\x1f]")
+_ONNX_LAYER = re.compile(r"\[ONNX Layer: (.*?)\](?=\[ONNX Layer: |\s*\+|\s*$)")
+
+
+def read_layer_nodes(path: Path) -> dict[str, tuple[str, ...]]:
+    """ONNX nodes by name of TensorRT's layer, from `--exportLayerInfo`; no nodes where it names none.
+
+    Without `--profilingVerbosity=detailed`, and before TensorRT 8.6, it holds names alone. Raises OrinportError for
+    anything else.
+    """
+    text = _text(path).replace("\x1e", "\\u001e").replace("\x1f", "\\u001f")  # written as they are into the strings
+    try:
+        document = decode_json(text.encode())
+    except ValueError as error:
+        raise OrinportError(
+            f"{str(path)!r} is no JSON: {error}.", "trtexec --exportLayerInfo=FILE writes it."
+        ) from error
+    layers = document.get("Layers") if isinstance(document, dict) else None
+    if not isinstance(layers, list):
+        raise OrinportError(f"{str(path)!r} holds no layers.", "trtexec --exportLayerInfo=FILE writes them.")
+    found: dict[str, tuple[str, ...]] = {}
+    for layer in layers:
+        if isinstance(layer, str):
+            found[layer] = ()
+        elif isinstance(layer, dict) and "Name" in layer:
+            pieces = _SEPARATORS.split(str(layer.get("Metadata") or ""))
+            found[str(layer["Name"])] = tuple(node for piece in pieces for node in _ONNX_LAYER.findall(piece))
+    return found
+
+
 _TEGRASTATS = {
     "emc_percent": re.compile(r"EMC_FREQ (\d+)%"),
     "emc_mhz": re.compile(r"EMC_FREQ \d+%@(\d+)"),
@@ -199,3 +238,32 @@ def read_tegrastats(path: Path) -> dict[str, tuple[float, float]]:
     if not found:
         raise OrinportError(f"{str(path)!r} is no log of tegrastats.")
     return {name: (sum(values) / len(values), max(values)) for name, values in found.items()}
+
+
+_JTOP = {
+    "emc_percent": ("EMC", 1.0),
+    "gpu_percent": ("GPU", 1.0),
+    "dla0_mhz": ("DLA0_CORE", 1e-3),
+    "dla1_mhz": ("DLA1_CORE", 1e-3),
+    "dla0_falcon_mhz": ("DLA0_FALCON", 1e-3),
+    "dla1_falcon_mhz": ("DLA1_FALCON", 1e-3),
+    "power_mw": ("Power TOT", 1.0),
+}
+"""Columns of jtop's log and their factors: clocks of engines are in kHz, `OFF` while they are off."""
+
+
+def read_jtop(path: Path) -> dict[str, tuple[float, float]]:
+    """Mean and largest value of what a CSV of jtop shows: clocks in MHz while on, use in percent, power in mW."""
+    try:
+        rows = list(csv.DictReader(io.StringIO(_text(path))))
+    except csv.Error as error:
+        raise OrinportError(f"{str(path)!r} is no CSV: {error}.") from error
+    if not rows or not {"time", "uptime"} <= set(rows[0]):
+        raise OrinportError(f"{str(path)!r} is no log of jtop.", "jetson_stats' examples/jtop_logger.py writes one.")
+    found = {}
+    for name, (column, factor) in _JTOP.items():
+        cells = [row.get(column) for row in rows]
+        values = [factor * _number(path, cell) for cell in cells if cell not in (None, "", "OFF")]
+        if values:
+            found[name] = (sum(values) / len(values), max(values))
+    return found

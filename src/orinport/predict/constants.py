@@ -13,7 +13,13 @@ from orinport.targets.toml import read_toml
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Constant", "Constants", "load_constants"]
+    from orinport.targets.target import Target
+
+__all__ = ["EQUAL", "Constant", "Constants", "constants_of", "load_constants"]
+
+
+EQUAL = {"dram_gbps": ("weight_gbps", "copy_gbps")}
+"""Constants of the DLA that follow another one in every fit: their sources say why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +47,24 @@ class Constants:
         return self.figures[key].value
 
     def with_values(self, values: Mapping[str, float]) -> Constants:
-        """The same constants with some values replaced, for fitting."""
+        """The same constants with some values replaced, for fitting, and those that are equal to them."""
         figures = dict(self.figures)
-        for key, value in values.items():
+        equal = {other: value for key, value in values.items() for other in EQUAL.get(key, ()) if other in figures}
+        for key, value in {**equal, **values}.items():
             old = figures[key]
             figures[key] = Constant(value, old.unit, old.source, old.confidence, old.low, old.high, old.fitted)
         return Constants(self.name, figures)
+
+
+def constants_of(name: str, target: Target) -> Constants:
+    """The constants of `name`, with those of the target's own profile in their place."""
+    constants = load_constants(name)
+    own = target.profile.constants.get(name, {}) if target.profile is not None else {}
+    figures = {
+        key: Constant(figure.value, figure.unit, figure.source, figure.confidence, figure.value, figure.value, False)
+        for key, figure in own.items()
+    }
+    return Constants(name, {**constants.figures, **figures}) if figures else constants
 
 
 @cache

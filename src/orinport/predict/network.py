@@ -10,7 +10,7 @@ from orinport.errors import OrinportError
 from orinport.model.layer import LayerKind
 from orinport.predict.advise import advise
 from orinport.predict.batch import batch_of
-from orinport.predict.constants import load_constants
+from orinport.predict.constants import constants_of
 from orinport.predict.dla import Clocks, OperationTime, Surroundings, bandwidth, operation_time
 from orinport.predict.gpu import GpuClocks, GpuTime, gpu_time
 from orinport.predict.operations import Operation, operations
@@ -49,8 +49,8 @@ def predict_network(
     on the GPU, to be shown beside it. Raises OrinportError for
     boards whose clocks or DLA no source describes.
     """
-    dla = dla or load_constants("orin-dla")
-    gpu = gpu or load_constants("orin-gpu")
+    dla = dla or constants_of("orin-dla", target)
+    gpu = gpu or constants_of("orin-gpu", target)
     clocks, gpu_clocks = _clocks(target, dla), _gpu_clocks(target, precision, gpu)
     formats = {f.name: f for f in (*placement.inputs, *placement.outputs)}
     edges = frozenset(formats)

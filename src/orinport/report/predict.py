@@ -64,6 +64,7 @@ def predict_document(prediction: Prediction) -> dict[str, Any]:
         "layers": [_layer(each) for each in prediction.layers],
         "findings": [finding_document(finding) for finding in prediction.findings],
         "caveat": _CAVEAT,
+        "profile": None if prediction.target.profile is None else prediction.target.profile.name,
     }
 
 
@@ -108,6 +109,7 @@ def predict_text(prediction: Prediction, style: Style = PLAIN, *, rows: int = _R
             f" {prediction.precision.value}, batch {prediction.batch}"
         ),
         clocks,
+        *_own_constants(prediction),
         "",
         f"one inference: {time_text(prediction.total_us)}"
         f" (between {time_text(prediction.band.low)} and {time_text(prediction.band.high)})",
@@ -127,6 +129,11 @@ def _rate(prediction: Prediction, cores: int) -> str:
     fps = prediction.fps_one_dla if cores == 1 else prediction.fps_two_dlas
     limit = {"gpu": " (the GPU limits)", "dram": " (the DRAM limits)"}.get(prediction.pace(cores)[0], "")
     return f"{fps:.0f} images/s{limit}"
+
+
+def _own_constants(prediction: Prediction) -> list[str]:
+    profile = prediction.target.profile
+    return [] if profile is None else [f"with the constants of {clean(profile.name)}"]
 
 
 def _regions(prediction: Prediction) -> list[str]:

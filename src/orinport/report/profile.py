@@ -49,7 +49,21 @@ def profile_document(
         ],
         "unmatched": list(comparison.unmatched),
         "unmatched_us": comparison.unmatched_us,
+        "transitions": prediction.transitions,
+        "reformats": [{"name": each.name, "us": each.us} for each in comparison.reformats],
+        "outside_layers_us": _outside(comparison, times),
+        "profile": None if prediction.target.profile is None else prediction.target.profile.name,
     }
+
+
+def _outside(comparison: Comparison, times: dict[str, float]) -> float | None:
+    """Time of an inference that is in none of its layers, in us; negative where the profiler itself costs time.
+
+    None unless the times of inferences and of layers are both known.
+    """
+    if "compute" not in times or comparison.measurement.source != "trtexec profile":
+        return None
+    return times["compute"] - sum(layer.us for layer in comparison.measurement.layers)
 
 
 def profile_text(
@@ -68,12 +82,15 @@ def profile_text(
         f"measured {time_text(measurement.total_us)}, predicted {time_text(prediction.total_us)} for"
         f" {prediction.target.name}, {prediction.target.power_mode.name}, {prediction.precision.value}",
     ]
+    if prediction.target.profile is not None:
+        lines.append(f"with the constants of {clean(prediction.target.profile.name)}")
     if measurement.gaps_us:
         lines.append(f"no layer ran for {time_text(measurement.gaps_us)} of it")
     if times:
         medians = ", ".join(f"{name} {time_text(us)}" for name, us in times.items() if name != "runs")
         lines.append(f"medians of {times['runs']:.0f} inferences: {medians}")
     lines += [f"{name}: {mean:.0f} on average, {most:.0f} at most" for name, (mean, most) in clocks.items()]
+    lines += _transitions(comparison, times)
     lines += ["", f"  {'measured':>9} {'predicted':>9} {'util':>6} {'GB/s':>6} layer"]
     lines += [
         f"  {row.measured_us:9.1f} {row.predicted_us or 0.0:9.1f} {100 * row.mac_utilisation:5.1f}% {row.gbps:6.1f}"
@@ -89,3 +106,21 @@ def profile_text(
         ]
     lines += ["", "utilisation and GB/s: known multiplications and bytes over measured time, against one DLA's peak"]
     return "\n".join(lines) + "\n"
+
+
+def _transitions(comparison: Comparison, times: dict[str, float]) -> list[str]:
+    """What passes between devices, and what passes in no layer."""
+    lines = []
+    reformats, transitions = comparison.reformats, comparison.prediction.transitions
+    if reformats:
+        us = sum(each.us for each in reformats)
+        lines.append(
+            f"copies and reformats: {time_text(us)} in {count(len(reformats), 'line')}, for"
+            f" {count(transitions, 'transition')} between DLA and GPU and the edges of the network"
+        )
+    outside = _outside(comparison, times)
+    if outside is not None and outside >= 0:
+        lines.append(f"{time_text(outside)} of the median inference pass in none of its layers")
+    elif outside is not None:
+        lines.append(f"layers take {time_text(-outside)} longer than the median inference: the profiler costs time too")
+    return lines

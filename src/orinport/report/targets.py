@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from orinport.report.style import clean
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -59,6 +61,9 @@ def target_text(target: Target) -> str:
     lines += [f"  {name:{width}}  {value}" for name, value in facts.items()]
     lines.append(f"  {'source':{width}}  {stack.source} ({stack.confidence.value})")
     lines += ["", f"board ({hardware.platform.value}, family {hardware.family})", *_figures_text(hardware.figures)]
+    if target.profile is not None:
+        for model, figures in target.profile.constants.items():
+            lines += ["", f"constants of {clean(target.profile.name)} in place of {model}'s", *_figures_text(figures)]
     for mode in hardware.power_modes:
         chosen = ", chosen" if mode.name == target.power_mode.name else ""
         lines += ["", f"power mode {mode.name}{chosen}", *_figures_text(mode.figures)]
@@ -80,6 +85,12 @@ def target_document(target: Target) -> dict[str, Any]:
         },
         "hardware": _hardware_document(target.hardware),
         "power_mode": target.power_mode.name,
+        "profile": None
+        if target.profile is None
+        else {
+            "name": target.profile.name,
+            "constants": {model: _figures_document(figures) for model, figures in target.profile.constants.items()},
+        },
     }
 
 

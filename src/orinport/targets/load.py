@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +23,17 @@ __all__ = ["list_targets", "load_target"]
 
 
 def load_target(name: str, power_mode: str | None = None) -> Target:
-    """The target `hardware/stack`, or `hardware` alone with its usual software.
+    """The target `hardware/stack`, or `hardware` alone with its usual software, or the one that a user's profile names.
 
-    `power_mode` is one of the hardware's, by default the first that its file lists. Raises OrinportError,
-    naming the possibilities, if one of the three does not exist or if the software does not run there.
+    `power_mode` is one of the hardware's, by default the first that its file lists. A name that ends in `.toml` is the
+    path of a profile that `orinport profile --refit` has written. Raises OrinportError, naming the possibilities, if
+    one of the three does not exist or if the software does not run there, and for a profile that is none.
     """
+    if name.endswith(".toml"):
+        from orinport.targets.profile import load_profile
+
+        base, mode_name, profile = load_profile(Path(name))
+        return replace(load_target(base, power_mode or mode_name), profile=profile)
     board, _, release = name.partition("/")
     hardware = _pick(board, _hardware(), "board")
     stack = _pick(release or _default_stack(board), _stacks(), "software release")

@@ -19,6 +19,7 @@ __all__ = [
     "Platform",
     "PowerMode",
     "Precision",
+    "Profile",
     "RuleRow",
     "Stack",
     "Target",
@@ -153,12 +154,23 @@ class LogMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class Profile:
+    """A user's own constants of the prediction, measured on one board: `orinport profile --refit` writes them."""
+
+    name: str
+    """The file's name."""
+    constants: Mapping[str, Mapping[str, Figure]] = field(hash=False)
+    """Constants that replace ours, by model of hardware (`orin-dla`, `orin-gpu`) and name."""
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """What a network is prepared for: `orin-agx-64gb/jp6.0`."""
 
     hardware: Hardware
     stack: Stack
     power_mode: PowerMode
+    profile: Profile | None = None
 
     @property
     def name(self) -> str:
