@@ -72,12 +72,9 @@ def _normalised_grid(geometry, height, width, like):
     key = (geometry, height, width)
     if key not in _GRIDS:
         rows, columns = geometry.output_size(height, width)
-        (dh, dw), (kh, kw) = geometry.dilation, geometry.kernel
-        half = (dh * (kh - 1) // 2, dw * (kw - 1) // 2)
-        y = torch.arange(rows) * geometry.stride[0] - geometry.padding[0] + half[0]
-        x = torch.arange(columns) * geometry.stride[1] - geometry.padding[1] + half[1]
-        ty = torch.tensor([geometry.offset_scale * (j * dh - half[0]) for j, _ in geometry.tap_positions])
-        tx = torch.tensor([geometry.offset_scale * (i * dw - half[1]) for _, i in geometry.tap_positions])
+        y = torch.arange(rows) * geometry.stride[0] + geometry.origin[0]
+        x = torch.arange(columns) * geometry.stride[1] + geometry.origin[1]
+        ty, tx = (geometry.offset_scale * torch.tensor(geometry.tap_offsets)).T
         at_y = (y[:, None, None] + ty).expand(rows, columns, -1)
         at_x = (x[None, :, None] + tx).expand(rows, columns, -1)
         grid = torch.stack([(2 * at_x + 1) / width - 1, (2 * at_y + 1) / height - 1], -1)

@@ -7,8 +7,9 @@ combination of arguments that one form refuses is refused by all, in the same wo
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import isfinite
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orinport.errors import OrinportError
 
@@ -56,6 +57,31 @@ class Geometry:
         if self.taps == 0:
             raise OrinportError("DCNv4: a 1x1 kernel without its centre has no taps.")
 
+    @classmethod
+    def of_arguments(cls, arguments: Sequence[Any]) -> Geometry:
+        """From the arguments of the PyTorch operators, in the order of `keywords`."""
+        *pairs, group, group_channels, offset_scale, remove_center = arguments
+        return _cached(group, group_channels, *map(tuple, pairs), float(offset_scale), bool(remove_center))
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """The keyword arguments of `orinport.dcnv4.reference` and of the operators, in the operators' order."""
+        return {
+            "kernel": self.kernel,
+            "stride": self.stride,
+            "padding": self.padding,
+            "dilation": self.dilation,
+            "group": self.group,
+            "group_channels": self.group_channels,
+            "offset_scale": self.offset_scale,
+            "remove_center": self.remove_center,
+        }
+
+    @property
+    def window(self) -> tuple[int, ...]:
+        """Kernel, stride, padding and dilation as eight numbers."""
+        return (*self.kernel, *self.stride, *self.padding, *self.dilation)
+
     @property
     def channels(self) -> int:
         """C = G*D."""
@@ -84,6 +110,24 @@ class Geometry:
         return tuple(
             (j, i) for i in range(columns) for j in range(rows) if not (self.remove_center and (j, i) == centre)
         )
+
+    @property
+    def origin(self) -> tuple[int, int]:
+        """(y, x) of the input pixel under the kernel's centre at output pixel (0, 0)."""
+        half_h, half_w = self._half
+        return half_h - self.padding[0], half_w - self.padding[1]
+
+    @property
+    def tap_offsets(self) -> tuple[tuple[int, int], ...]:
+        """(y, x) of every tap from the kernel's centre in pixels, before `offset_scale`, in the order of the packing."""
+        (half_h, half_w), (dilation_h, dilation_w) = self._half, self.dilation
+        return tuple((j * dilation_h - half_h, i * dilation_w - half_w) for j, i in self.tap_positions)
+
+    @property
+    def _half(self) -> tuple[int, int]:
+        """From the kernel's first row and column to its centre, in pixels."""
+        (dilation_h, dilation_w), (kernel_h, kernel_w) = self.dilation, self.kernel
+        return dilation_h * (kernel_h - 1) // 2, dilation_w * (kernel_w - 1) // 2
 
     @property
     def keeps_size(self) -> bool:
@@ -170,6 +214,11 @@ class Geometry:
         batch, height, width, row = value_offset_mask
         self.check_width(row - self.channels)
         return batch, height, width, row - self.channels
+
+
+@lru_cache(maxsize=1024)
+def _cached(*fields: Any) -> Geometry:
+    return Geometry(*fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,14 +25,12 @@ def dcnv4_composed(value: torch.Tensor, offset_mask: torch.Tensor, geometry: Geo
     work, vectors = _widen(value), _widen(offset_mask)
     image = work.reshape(batch, height * width, geometry.group, geometry.group_channels)
     slices = vectors[..., : geometry.used_width].reshape(batch, rows, columns, geometry.group, -1)
-    (dilation_h, dilation_w), (kernel_h, kernel_w) = geometry.dilation, geometry.kernel
-    half_h, half_w = dilation_h * (kernel_h - 1) // 2, dilation_w * (kernel_w - 1) // 2
-    first_y = _steps(rows, geometry.stride[0], half_h - geometry.padding[0], work)[:, None, None]
-    first_x = _steps(columns, geometry.stride[1], half_w - geometry.padding[1], work)[None, :, None]
+    first_y = _steps(rows, geometry.stride[0], geometry.origin[0], work)[:, None, None]
+    first_x = _steps(columns, geometry.stride[1], geometry.origin[1], work)[None, :, None]
     total = work.new_zeros((batch, rows * columns, geometry.group, geometry.group_channels))
-    for tap, (j, i) in enumerate(geometry.tap_positions):
-        x = first_x + geometry.offset_scale * (i * dilation_w - half_w + slices[..., 2 * tap])
-        y = first_y + geometry.offset_scale * (j * dilation_h - half_h + slices[..., 2 * tap + 1])
+    for tap, (tap_y, tap_x) in enumerate(geometry.tap_offsets):
+        x = first_x + geometry.offset_scale * (tap_x + slices[..., 2 * tap])
+        y = first_y + geometry.offset_scale * (tap_y + slices[..., 2 * tap + 1])
         mask = slices[..., 2 * geometry.taps + tap]
         total = total + _weighted_samples(image, height, width, *(t.flatten(1, 2) for t in (y, x, mask)))
     return total.reshape(batch, rows, columns, channels).to(value.dtype)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 
@@ -31,9 +31,6 @@ from orinport.dcnv4.cuda_plan import (
 )
 from orinport.dcnv4.cuda_tune import measured_choice
 from orinport.errors import OrinportError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = [
     "Prepared",
@@ -352,7 +349,7 @@ def register() -> None:
 
 
 def _forward(value: torch.Tensor, offset_mask: torch.Tensor, *arguments: Any) -> torch.Tensor:
-    geometry = _geometry(arguments)
+    geometry = Geometry.of_arguments(arguments)
     try:
         return dcnv4_cuda(value.contiguous(), offset_mask.contiguous(), geometry, fast=_accuracy == "fast")
     except CudaUnavailableError as error:
@@ -365,7 +362,7 @@ def _forward(value: torch.Tensor, offset_mask: torch.Tensor, *arguments: Any) ->
 def _backward(
     gradient: torch.Tensor, value: torch.Tensor, offset_mask: torch.Tensor, *arguments: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    geometry = _geometry(arguments)
+    geometry = Geometry.of_arguments(arguments)
     try:
         deterministic = torch.are_deterministic_algorithms_enabled()
         return dcnv4_backward_cuda(gradient, value, offset_mask, geometry, deterministic=deterministic)
@@ -386,17 +383,6 @@ def _attention(
 
         _warn(str(error))
         return _flash_default(value, shapes, starts, sampling_loc_attn, points)
-
-
-def _geometry(arguments: Sequence[Any]) -> Geometry:
-    kernel, stride, padding, dilation, group, group_channels, offset_scale, remove_center = arguments
-    pairs = (tuple(kernel), tuple(stride), tuple(padding), tuple(dilation))
-    return _checked(group, group_channels, *pairs, float(offset_scale), bool(remove_center))
-
-
-@lru_cache(maxsize=1024)
-def _checked(*fields: Any) -> Geometry:
-    return Geometry(*fields)
 
 
 @lru_cache(maxsize=64)

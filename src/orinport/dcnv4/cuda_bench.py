@@ -111,9 +111,8 @@ def published_peer() -> list[Peer]:
         return []
 
     def prepare(tensors: Tensors, geometry: Geometry) -> Callable[[], object]:
-        pairs = (*geometry.kernel, *geometry.stride, *geometry.padding, *geometry.dilation)
         arguments = (
-            *pairs,
+            *geometry.window,
             geometry.group,
             geometry.group_channels,
             geometry.offset_scale,

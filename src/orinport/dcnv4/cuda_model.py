@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -12,40 +12,21 @@ from torch import nn
 from orinport.dcnv4.arguments import Geometry
 from orinport.dcnv4.cuda_linear import FusedLinear
 from orinport.dcnv4.modules import DCNv4
-from orinport.dcnv4.ops import dcnv4
+from orinport.dcnv4.ops import GEOMETRY, dcnv4
 from orinport.errors import OrinportError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = ["FusedBlock", "FusedDCNv4", "GraphRunner", "fuse_blocks", "fuse_projections"]
 
-_GEOMETRY = (
-    "int[] kernel, int[] stride, int[] padding, int[] dilation, int group, int group_channels, "
-    "float offset_scale, bool remove_center"
-)
-torch.library.define("orinport::dcnv4_fused", f"(Tensor value_offset_mask, {_GEOMETRY}) -> Tensor")
-
-
-def _geometry(arguments: Sequence[Any]) -> Geometry:
-    kernel, stride, padding, dilation, group, group_channels, offset_scale, remove_center = arguments
-    pairs = (tuple(kernel), tuple(stride), tuple(padding), tuple(dilation))
-    return Geometry(group, group_channels, *pairs, float(offset_scale), bool(remove_center))
-
-
-def _fields(geometry: Geometry) -> dict[str, Any]:
-    """The fields in the order of the operators' arguments."""
-    names = ("kernel", "stride", "padding", "dilation", "group", "group_channels", "offset_scale", "remove_center")
-    return {name: getattr(geometry, name) for name in names}
+torch.library.define("orinport::dcnv4_fused", f"(Tensor value_offset_mask, {GEOMETRY}) -> Tensor")
 
 
 def _default(value_offset_mask: torch.Tensor, *arguments: Any) -> torch.Tensor:
-    geometry = _geometry(arguments)
+    geometry = Geometry.of_arguments(arguments)
     geometry.check_fused(value_offset_mask.shape)
     value, offset_mask = value_offset_mask.split(
         [geometry.channels, value_offset_mask.shape[3] - geometry.channels], -1
     )
-    return dcnv4(value.contiguous(), offset_mask.contiguous(), **_fields(geometry))
+    return dcnv4(value.contiguous(), offset_mask.contiguous(), **geometry.keywords)
 
 
 def _cuda(value_offset_mask: torch.Tensor, *arguments: Any) -> torch.Tensor:
@@ -54,7 +35,7 @@ def _cuda(value_offset_mask: torch.Tensor, *arguments: Any) -> torch.Tensor:
 
     try:
         return cuda.fused_dcnv4_cuda(
-            value_offset_mask.contiguous(), _geometry(arguments), fast=cuda.accuracy() == "fast"
+            value_offset_mask.contiguous(), Geometry.of_arguments(arguments), fast=cuda.accuracy() == "fast"
         )
     except CudaUnavailableError:
         return _default(value_offset_mask, *arguments)
@@ -62,7 +43,7 @@ def _cuda(value_offset_mask: torch.Tensor, *arguments: Any) -> torch.Tensor:
 
 @torch.library.register_fake("orinport::dcnv4_fused")
 def _fake(value_offset_mask: torch.Tensor, *arguments: Any) -> torch.Tensor:
-    geometry = _geometry(arguments)
+    geometry = Geometry.of_arguments(arguments)
     batch, height, width, _ = geometry.check_fused(value_offset_mask.shape)
     return value_offset_mask.new_empty((batch, height, width, geometry.channels))
 
@@ -72,7 +53,7 @@ torch.library.impl("orinport::dcnv4_fused", "cuda", _cuda)
 
 
 def _sample(value_offset_mask: torch.Tensor, geometry: Geometry) -> torch.Tensor:
-    result: torch.Tensor = torch.ops.orinport.dcnv4_fused(value_offset_mask, *_fields(geometry).values())
+    result: torch.Tensor = torch.ops.orinport.dcnv4_fused(value_offset_mask, *geometry.keywords.values())
     return result
 
 

@@ -108,16 +108,8 @@ def _translate(
     remove_center: bool,
 ) -> Any:
     """The node for one call of `torch.ops.orinport.dcnv4`."""
-    geometry = Geometry(
-        group,
-        group_channels,
-        (kernel[0], kernel[1]),
-        (stride[0], stride[1]),
-        (padding[0], padding[1]),
-        (dilation[0], dilation[1]),
-        offset_scale,
-        remove_center,
-    )
+    pairs = (kernel, stride, padding, dilation)
+    geometry = Geometry.of_arguments((*pairs, group, group_channels, offset_scale, remove_center))
     return _operator()(value, offset_mask, **node_attributes(geometry))
 
 

@@ -104,14 +104,7 @@ class DCNv4(nn.Module):
         output = dcnv4(
             value,
             self.offset_mask(self._at_output(source)).to(value.dtype),
-            kernel=geometry.kernel,
-            stride=geometry.stride,
-            padding=geometry.padding,
-            dilation=geometry.dilation,
-            group=geometry.group,
-            group_channels=geometry.group_channels,
-            offset_scale=geometry.offset_scale,
-            remove_center=geometry.remove_center,
+            **geometry.keywords,
         )
         if self.center_feature_scale:
             gate = nn.functional.linear(
@@ -127,8 +120,7 @@ class DCNv4(nn.Module):
             return source
         sizes = self.geometry.output_size(int(source.shape[1]), int(source.shape[2]))
         for axis, count in enumerate(sizes):
-            stride, extent = self.geometry.stride[axis], self.geometry.dilation[axis] * (self.geometry.kernel[axis] - 1)
-            first = extent // 2 - self.geometry.padding[axis]
+            stride, first = self.geometry.stride[axis], self.geometry.origin[axis]
             last = first + (count - 1) * stride
             if first < 0 or last >= source.shape[axis + 1]:
                 raise OrinportError(

@@ -21,22 +21,22 @@ from orinport.dcnv4.cpu import kernels
 from orinport.errors import OrinportError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-__all__ = ["dcnv4", "flash_deform_attn"]
+__all__ = ["GEOMETRY", "dcnv4", "flash_deform_attn"]
 
 _HALF_TYPES = (torch.float16, torch.bfloat16)
 _TYPES = (torch.float32, torch.float64, *_HALF_TYPES)
-_GEOMETRY = (
+GEOMETRY = (
     "int[] kernel, int[] stride, int[] padding, int[] dilation, int group, int group_channels, "
     "float offset_scale, bool remove_center"
 )
 _ATTENTION = (
     "Tensor value, Tensor value_spatial_shapes, Tensor value_level_start_index, Tensor sampling_loc_attn, int points"
 )
-torch.library.define("orinport::dcnv4", f"(Tensor value, Tensor offset_mask, {_GEOMETRY}) -> Tensor")
+torch.library.define("orinport::dcnv4", f"(Tensor value, Tensor offset_mask, {GEOMETRY}) -> Tensor")
 torch.library.define(
-    "orinport::dcnv4_backward", f"(Tensor gradient, Tensor value, Tensor offset_mask, {_GEOMETRY}) -> (Tensor, Tensor)"
+    "orinport::dcnv4_backward", f"(Tensor gradient, Tensor value, Tensor offset_mask, {GEOMETRY}) -> (Tensor, Tensor)"
 )
 torch.library.define("orinport::flash_deform_attn", f"({_ATTENTION}) -> Tensor")
 torch.library.define("orinport::flash_deform_attn_backward", f"(Tensor gradient, {_ATTENTION}) -> (Tensor, Tensor)")
@@ -86,20 +86,6 @@ def flash_deform_attn(
     return result
 
 
-def _geometry(arguments: Sequence[Any]) -> Geometry:
-    kernel, stride, padding, dilation, group, group_channels, offset_scale, remove_center = arguments
-    return Geometry(
-        group,
-        group_channels,
-        tuple(kernel),
-        tuple(stride),
-        tuple(padding),
-        tuple(dilation),
-        offset_scale,
-        remove_center,
-    )
-
-
 def _attention(shapes: torch.Tensor, starts: torch.Tensor, points: int) -> tuple[DeformAttnArguments, list[int]]:
     if shapes.dim() != 2 or shapes.shape[1] != 2:
         raise OrinportError(f"FlashDeformAttn: value_spatial_shapes must have shape (L, 2), not {tuple(shapes.shape)}.")
@@ -136,13 +122,13 @@ def _addresses(*tensors: torch.Tensor) -> list[int]:
 
 def _dcnv4_default(value: torch.Tensor, offset_mask: torch.Tensor, *arguments: Any) -> torch.Tensor:
     _check_types("DCNv4", value, offset_mask)
-    return dcnv4_composed(value, offset_mask, _geometry(arguments))
+    return dcnv4_composed(value, offset_mask, Geometry.of_arguments(arguments))
 
 
 def _dcnv4_backward_default(
     gradient: torch.Tensor, value: torch.Tensor, offset_mask: torch.Tensor, *arguments: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    geometry = _geometry(arguments)
+    geometry = Geometry.of_arguments(arguments)
     return _differentiate(lambda v, o: dcnv4_composed(v, o, geometry), gradient, value, offset_mask)
 
 
@@ -151,7 +137,7 @@ def _dcnv4_cpu(value: torch.Tensor, offset_mask: torch.Tensor, *arguments: Any) 
     if library is None:
         return _dcnv4_default(value, offset_mask, *arguments)
     _check_types("DCNv4", value, offset_mask)
-    geometry = _geometry(arguments)
+    geometry = Geometry.of_arguments(arguments)
     batch, rows, columns, _ = geometry.check(value.shape, offset_mask.shape)
     kind, (work, vectors) = _prepare(value, offset_mask)
     output = work.new_empty((batch, rows, columns, geometry.channels))
@@ -170,7 +156,7 @@ def _dcnv4_backward_cpu(
     gradients = torch.zeros_like(work), torch.zeros_like(vectors)
     library.dcnv4(
         f"backward_{kind}",
-        _geometry(arguments),
+        Geometry.of_arguments(arguments),
         work.shape,
         vectors.shape,
         _addresses(work, vectors, upstream, *gradients),
@@ -182,7 +168,7 @@ def _dcnv4_backward_cpu(
 @torch.library.register_fake("orinport::dcnv4")
 def _dcnv4_fake(value: torch.Tensor, offset_mask: torch.Tensor, *arguments: Any) -> torch.Tensor:
     _check_types("DCNv4", value, offset_mask)
-    geometry = _geometry(arguments)
+    geometry = Geometry.of_arguments(arguments)
     batch, rows, columns, _ = geometry.check(value.shape, offset_mask.shape)
     return value.new_empty((batch, rows, columns, geometry.channels))
 
@@ -205,7 +191,7 @@ def _dcnv4_save(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None
 def _dcnv4_gradients(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
     gradients: tuple[torch.Tensor | None, ...]
     if torch.is_grad_enabled():  # they will be differentiated again
-        geometry = _geometry(ctx.arguments)
+        geometry = Geometry.of_arguments(ctx.arguments)
         gradients = _differentiable(lambda v, o: dcnv4_composed(v, o, geometry), gradient, *ctx.saved_tensors)
     else:
         gradients = torch.ops.orinport.dcnv4_backward(gradient, *ctx.saved_tensors, *ctx.arguments)

@@ -215,12 +215,9 @@ def grid_constants(
     A pixel coordinate x becomes (2*x + 1)/W - 1 (align_corners 0), so 2*offset_scale/W is the factor of dx.
     """
     (height, width), (rows, columns) = size, output
-    (dilation_h, dilation_w), (kernel_h, kernel_w) = geometry.dilation, geometry.kernel
-    half_h, half_w = dilation_h * (kernel_h - 1) // 2, dilation_w * (kernel_w - 1) // 2
-    at_y = np.arange(rows) * geometry.stride[0] - geometry.padding[0] + half_h
-    at_x = np.arange(columns) * geometry.stride[1] - geometry.padding[1] + half_w
-    tap_y = np.array([geometry.offset_scale * (j * dilation_h - half_h) for j, _ in geometry.tap_positions])
-    tap_x = np.array([geometry.offset_scale * (i * dilation_w - half_w) for _, i in geometry.tap_positions])
+    at_y = np.arange(rows) * geometry.stride[0] + geometry.origin[0]
+    at_x = np.arange(columns) * geometry.stride[1] + geometry.origin[1]
+    tap_y, tap_x = geometry.offset_scale * np.array(geometry.tap_offsets).T
     base = np.empty((rows, columns, geometry.taps, 2))
     base[..., 0] = (2 * (at_x[None, :, None] + tap_x) + 1) / width - 1
     base[..., 1] = (2 * (at_y[:, None, None] + tap_y) + 1) / height - 1

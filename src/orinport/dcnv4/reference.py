@@ -58,16 +58,14 @@ def reference(
 
 def _one_image(image: NDArray[np.float64], slices: NDArray[np.float64], geometry: Geometry) -> NDArray[np.float64]:
     """(H, W, G, D) and (Ho, Wo, G, 3*K) give (Ho, Wo, G, D)."""
-    (dilation_h, dilation_w), (kernel_h, kernel_w) = geometry.dilation, geometry.kernel
-    half_h, half_w = dilation_h * (kernel_h - 1) // 2, dilation_w * (kernel_w - 1) // 2
     rows, columns = slices.shape[:2]
-    first_y = (np.arange(rows) * geometry.stride[0] - geometry.padding[0] + half_h)[:, None, None]
-    first_x = (np.arange(columns) * geometry.stride[1] - geometry.padding[1] + half_w)[None, :, None]
+    first_y = (np.arange(rows) * geometry.stride[0] + geometry.origin[0])[:, None, None]
+    first_x = (np.arange(columns) * geometry.stride[1] + geometry.origin[1])[None, :, None]
     masks = slices[..., 2 * geometry.taps :]
     total = np.zeros((rows, columns, geometry.group, geometry.group_channels))
-    for tap, (j, i) in enumerate(geometry.tap_positions):
-        x = first_x + geometry.offset_scale * (i * dilation_w - half_w + slices[..., 2 * tap])
-        y = first_y + geometry.offset_scale * (j * dilation_h - half_h + slices[..., 2 * tap + 1])
+    for tap, (tap_y, tap_x) in enumerate(geometry.tap_offsets):
+        x = first_x + geometry.offset_scale * (tap_x + slices[..., 2 * tap])
+        y = first_y + geometry.offset_scale * (tap_y + slices[..., 2 * tap + 1])
         total += _weighted_samples(image, y, x, masks[..., tap])
     return total
 

@@ -64,10 +64,7 @@ class Library:
             rows,
             columns,
             width,
-            *geometry.kernel,
-            *geometry.stride,
-            *geometry.padding,
-            *geometry.dilation,
+            *geometry.window,
             geometry.group,
             geometry.group_channels,
             int(geometry.remove_center),
@@ -107,9 +104,6 @@ class Library:
 @lru_cache(maxsize=256)
 def _tap_grid(geometry: Geometry) -> tuple[Any, Any]:
     """x and y of every tap relative to the kernel's centre, in the order of the packing."""
-    half_h, half_w = (d * (k - 1) // 2 for d, k in zip(geometry.dilation, geometry.kernel, strict=True))
     array = ctypes.c_int32 * geometry.taps
-    return (
-        array(*(i * geometry.dilation[1] - half_w for _, i in geometry.tap_positions)),
-        array(*(j * geometry.dilation[0] - half_h for j, _ in geometry.tap_positions)),
-    )
+    y, x = zip(*geometry.tap_offsets, strict=True)
+    return array(*x), array(*y)
