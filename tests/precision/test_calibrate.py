@@ -16,6 +16,7 @@ from orinport.errors import OrinportError
 from orinport.model.load import load
 from orinport.precision import calibrate as room
 from orinport.precision.calibrate import CalibrationOptions, calibrate, collect, watched
+from orinport.precision.plan import groups_of
 from orinport.precision.scales import Origin, Scales
 
 SAMPLES = 9
@@ -86,7 +87,7 @@ def test_division_does_not_change_the_scales(data: Path, options: CalibrationOpt
 
 
 def test_groups_of_outputs_fit_into_memory() -> None:
-    groups = room._groups({"a": 600_000, "b": 600_000, "c": 100, "d": 3_000_000}, 1)
+    groups = groups_of({"a": 600_000, "b": 600_000, "c": 100, "d": 3_000_000}, 1)
     assert groups == (("a",), ("b", "c"), ("d",))
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from functools import lru_cache
 from multiprocessing import get_context
@@ -30,6 +31,7 @@ from orinport.precision.calibrators import METHODS, find_range
 from orinport.precision.data import DataSpec, InputSpec, Samples, open_data
 from orinport.precision.findings import constant_activation, nonfinite_activation
 from orinport.precision.histogram import Histogram
+from orinport.precision.plan import Plan, Watched, plan_of
 from orinport.precision.scales import Origin, Scale, Scales
 from orinport.precision.state import read_state, write_state
 from orinport.rewrites.runnable import counts_padding_wrong, runnable
@@ -68,7 +70,8 @@ class CalibrationOptions:
     Extremes are always those of all elements.
     """
     megabytes: int = 384
-    """Memory for the tensors of one sample; if they are larger the sample runs several times."""
+    """Memory for watched tensors: samples run side by side as long as theirs fit; those of a sample that are larger
+    are watched in several runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +90,8 @@ class _Shard:
     data: DataSpec
     start: int
     stop: int
-    groups: tuple[tuple[str, ...], ...]
+    plan: Plan
     elements: int
-    threads: int
     content: bytes = field(default=b"", repr=False)
     """The model itself where the process may not see the file."""
 
@@ -177,18 +179,11 @@ def collect(
     names = watched(model)
     with tempfile.TemporaryDirectory(prefix="orinport-") as folder:
         path = Path(folder) / "watched.onnx"
-        _write(_with_outputs(model, names), path)
         threads = max(1, (os.cpu_count() or 1) // chosen.jobs)
+        plan = plan_of(model, names, megabytes=chosen.megabytes, threads=threads)
+        _write(_with_outputs(model, plan.roots), path)
         shards = [
-            _Shard(
-                str(path),
-                spec,
-                start,
-                min(start + chosen.shard, total),
-                _groups(names, chosen.megabytes),
-                chosen.elements,
-                threads,
-            )
+            _Shard(str(path), spec, start, min(start + chosen.shard, total), plan, chosen.elements)
             for start in range(0, total, chosen.shard)
         ]
         signature = _signature(path, samples, preprocess, chosen, total)
@@ -233,19 +228,6 @@ def _write(model: Model, path: Path) -> None:
         save(model, path)
         return
     path.write_bytes(runnable(to_proto(model)).SerializeToString(deterministic=True))
-
-
-def _groups(names: Mapping[str, int], megabytes: int) -> tuple[tuple[str, ...], ...]:
-    """The tensors in groups that fit into memory at once."""
-    groups: list[list[str]] = [[]]
-    held = 0
-    for name, size in names.items():
-        if groups[-1] and held + size > megabytes << 20:
-            groups.append([])
-            held = 0
-        groups[-1].append(name)
-        held += size
-    return tuple(tuple(group) for group in groups)
 
 
 # ---------------------------------------------------------------------------------------------- shards
@@ -322,12 +304,12 @@ _SESSIONS: dict[tuple[str, int], Any] = {}
 
 def _session(shard: _Shard) -> Any:
     """The session of a shard's model; one is kept for each process."""
-    key = (shard.model, shard.threads)
+    key = (shard.model, shard.plan.threads)
     if key not in _SESSIONS:
         _SESSIONS.clear()
         try:
             # As written: every tensor is an output, so there is little to fuse, and sums keep their order.
-            _SESSIONS[key] = open_session(shard.content or shard.model, threads=shard.threads, optimise=False)
+            _SESSIONS[key] = open_session(shard.content or shard.model, threads=shard.plan.threads, optimise=False)
         except Exception as error:
             raise OrinportError(f"ONNX Runtime does not run the network: {first_line(error).rstrip('.')}.") from error
     return _SESSIONS[key]
@@ -343,20 +325,69 @@ def _run(
     samples: Samples,
     feed: Callable[[Mapping[str, NDArray[Any]]], Mapping[str, NDArray[Any]]] | None,
 ) -> dict[str, Histogram]:
+    """The histograms of a shard, its samples shared out among as many threads as the plan says."""
     session = _session(shard)
+    streams = min(shard.plan.streams, shard.stop - shard.start)
+    left = _Left(shard, samples, feed)
+    if streams == 1:
+        return shard.plan.named(_watch(session, shard, left))
+    found: dict[Watched, Histogram] = {}
+    with ThreadPoolExecutor(streams) as pool:
+        try:
+            for part in [pool.submit(_watch, session, shard, left) for _ in range(streams)]:
+                for tensor, histogram in part.result().items():
+                    found.setdefault(tensor, Histogram()).merge(histogram)
+        finally:
+            left.stop()
+    return shard.plan.named(found)
+
+
+class _Left:
+    """The samples of a shard that nobody has taken yet, for several threads; read one after the other."""
+
+    def __init__(
+        self,
+        shard: _Shard,
+        samples: Samples,
+        feed: Callable[[Mapping[str, NDArray[Any]]], Mapping[str, NDArray[Any]]] | None,
+    ) -> None:
+        self._lock = threading.Lock()
+        self._numbers = iter(range(shard.start, shard.stop))
+        self._samples, self._feed = samples, feed
+
+    def stop(self) -> None:
+        """Hand out nothing more."""
+        self._numbers = iter(range(0))
+
+    def take(self) -> tuple[int, Mapping[str, NDArray[Any]]] | None:
+        """The next sample and its number; None when there is none."""
+        with self._lock:
+            number = next(self._numbers, None)
+            if number is None:
+                return None
+            try:
+                sample: Mapping[str, NDArray[Any]] = self._samples[number]
+                return number, sample if self._feed is None else self._feed(sample)
+            except BaseException:
+                self.stop()
+                raise
+
+
+def _watch(session: Any, shard: _Shard, left: _Left) -> dict[Watched, Histogram]:
+    """Histograms of the samples that this thread gets hold of."""
+    plan = shard.plan
+    histograms = {tensor: Histogram() for tensor in plan.tensors}
     given = {value.name for value in session.get_inputs()}
-    histograms = {name: Histogram() for group in shard.groups for name in group}
-    for index in range(shard.start, shard.stop):
-        sample: Mapping[str, NDArray[Any]] = samples[index]
-        if feed is not None:
-            sample = feed(sample)
-        for group in shard.groups:
-            for name in group:
-                if name in given:
-                    histograms[name].add(sample[name], sample=index, limit=shard.elements)
+    while (taken := left.take()) is not None:
+        number, sample = taken
+        for group in plan.groups:
             wanted = [name for name in group if name not in given]
-            for name, array in zip(wanted, _outputs(session, wanted, sample), strict=True):
-                histograms[name].add(array, sample=index, limit=shard.elements)
+            arrays = {name: sample[name] for name in group if name in given}
+            arrays.update(zip(wanted, _outputs(session, wanted, sample), strict=True))
+            for name, array in arrays.items():
+                histograms[Watched(name)].add(
+                    array, sample=number, limit=shard.elements, rectified=histograms.get(Watched(name, rectified=True))
+                )
     return histograms
 
 

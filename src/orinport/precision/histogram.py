@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orinport.precision.watch import loops
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -58,27 +60,48 @@ class Histogram:
         """Number of bins up to the one that holds the largest magnitude."""
         return 0 if self.exponent == _EMPTY else min(BINS, int(self.largest / self.width) + 1)
 
-    def add(self, array: NDArray[Any], *, sample: int = 0, limit: int = 0) -> None:
+    def add(self, array: NDArray[Any], *, sample: int = 0, limit: int = 0, rectified: Histogram | None = None) -> None:
         """Add the elements of `array`.
 
         The extremes are those of all elements. With a `limit`, at most about so many elements, evenly spread,
-        are counted; `sample` shifts which ones.
+        are counted; `sample` shifts which ones. `rectified` gets what a ReLU would make of the array.
         """
         values = np.ascontiguousarray(array).reshape(-1).astype(np.float32, copy=False)
         if not values.size:
             return
-        self.seen += values.size
+        first, step = _spread(values.size, sample, limit)
+        compiled = loops()
+        found = None if compiled is None else compiled.extremes(values, first, step)
+        if found is not None:
+            low, high, taken = found
+            self._take(values.size, low, high, taken)
+            if rectified is not None:
+                rectified._take(values.size, max(low, 0.0), max(high, 0.0), np.maximum(taken, np.float32(0)))
+            return
+        self._add_slowly(values, sample, limit)
+        if rectified is not None:
+            rectified._add_slowly(np.maximum(values, np.float32(0)), sample, limit)
+
+    def _add_slowly(self, values: NDArray[np.float32], sample: int, limit: int) -> None:
+        """Without compiled loops, or with values that are not finite."""
+        seen = values.size
         low, high = float(values.min()), float(values.max())
         if not (np.isfinite(low) and np.isfinite(high)):
             finite = values[np.isfinite(values)]
             self.nonfinite += values.size - finite.size
             values = finite
             if not values.size:
+                self.seen += seen
                 return
             low, high = float(values.min()), float(values.max())
+        first, step = _spread(values.size, sample, limit)
+        self._take(seen, low, high, values[first::step])
+
+    def _take(self, seen: int, low: float, high: float, counted: NDArray[np.float32]) -> None:
+        self.seen += seen
         self.low, self.high = min(self.low, low), max(self.high, high)
         self._reach(max(abs(low), abs(high)))
-        self._count(_spread(values, sample, limit))
+        self._count(counted)
 
     def _reach(self, magnitude: float) -> None:
         if magnitude > 0 and (exponent := frexp(magnitude)[1]) > self.exponent:
@@ -99,6 +122,10 @@ class Histogram:
     def _count(self, values: NDArray[np.float32]) -> None:
         if self.exponent == _EMPTY:
             self.counts[0] += values.size
+            return
+        compiled = loops() if values.flags.c_contiguous else None
+        if compiled is not None and self.exponent >= _SMALL_EXPONENT:
+            compiled.count(values, float(np.ldexp(1.0, _BITS - self.exponent)), self.counts)
             return
         wide = np.float64 if self.exponent < _SMALL_EXPONENT else np.float32
         factor = wide(np.ldexp(1.0, _BITS - self.exponent))
@@ -127,9 +154,9 @@ class Histogram:
         return bins[: -(-self.used // factor)]
 
 
-def _spread(values: NDArray[np.float32], sample: int, limit: int) -> NDArray[np.float32]:
-    """About `limit` of the values, evenly spread, beginning at a place that depends on `sample`."""
-    if not limit or values.size <= limit:
-        return values
-    step = -(-values.size // limit) | 1
-    return values[(sample * 7919) % step :: step]
+def _spread(size: int, sample: int, limit: int) -> tuple[int, int]:
+    """First and step of about `limit` of `size` values, evenly spread; where they begin depends on `sample`."""
+    if not limit or size <= limit:
+        return 0, 1
+    step = -(-size // limit) | 1
+    return (sample * 7919) % step, step
