@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import onnx
+import numpy as np
 import pytest
 from onnx import TensorProto, helper
 from onnx_ir import DataType
@@ -222,6 +223,22 @@ def test_an_output_never_replaces_the_network(command: str, relu: Path, capsys: 
         assert status == 2
         assert "is the input file, which is never changed" in err
         assert relu.read_bytes() == content
+
+
+def test_a_plan_never_replaces_the_values_that_it_is_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    values = tmp_path / "values.npy"
+    np.save(values, np.zeros((32, 32), np.float32))
+    content = values.read_bytes()
+    status, _, err = run(capsys, "matmul", "32", "32", "32", "--values", values, "--write", values, "--force")
+    assert status == 2
+    assert "is the input file, which is never changed" in err
+    assert values.read_bytes() == content
+
+
+def test_a_missing_folder_is_told_before_the_work(relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(capsys, "rewrite", relu, "-o", relu.parent / "nowhere" / "new.onnx")
+    assert (status, out) == (2, "")
+    assert "does not exist" in err
 
 
 def test_an_output_never_replaces_the_log_or_its_network(

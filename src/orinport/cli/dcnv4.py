@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from orinport.cli.options import ModelPath
+from orinport.cli.options import ModelPath, require_free
 from orinport.errors import MissingExtraError, OrinportError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import onnx
 
     from orinport.rewrites.log import VerifyReport
 
@@ -69,6 +67,8 @@ def export(
     """
     import sys
 
+    from orinport.model.save import save_proto
+
     count = _batch(batch)
     if size is not None and size < 32:
         raise OrinportError(f"Size {size} is too small.", "The network divides the image by 32.")
@@ -87,7 +87,7 @@ def export(
     lines.append(f"largest relative difference to PyTorch: {result.error:.2g} (allowed {_TOLERANCE:g})")
     equal = result.error <= _TOLERANCE
     if equal:
-        _write(result.proto, target)
+        save_proto(result.proto, target)
         lines.append(f"written to {target}")
     sys.stdout.write("\n".join(lines) + "\n")
     return 0 if equal and (not fused or result.fused == result.operators) else 1
@@ -114,7 +114,7 @@ def fuse(
     import sys
 
     from orinport.dcnv4.projections import fuse_projections
-    from orinport.model.save import to_proto
+    from orinport.model.save import save
 
     target = _target(output, f"{model.stem}-{'split' if reverse else 'fused'}.onnx", force, beside=model)
     fusion = fuse_projections(model, reverse=reverse, seed=seed)
@@ -136,7 +136,7 @@ def fuse(
     lines += [_verdict(proof) for proof in fusion.proofs]
     good = done > 0 and fusion.proved
     if good:
-        _write(to_proto(fusion.model), target)
+        save(fusion.model, target)
         lines.append(f"written to {target}")
     sys.stdout.write("\n".join(lines) + "\n")
     return 0 if good else 1
@@ -158,6 +158,7 @@ def convert(
     import sys
 
     from orinport.dcnv4.pipeline import convert_network
+    from orinport.model.save import save_proto
 
     target = _target(output, f"{model.stem}-{to}.onnx", force, beside=model)
     result = convert_network(model, to)
@@ -167,7 +168,7 @@ def convert(
     lines = [f"{result.operators} DCNv4 operators in {to} form", *map(_verdict, result.proofs)]
     good = all(proof.equal for proof in result.proofs)
     if good:
-        _write(result.proto, target)
+        save_proto(result.proto, target)
         lines.append(f"written to {target}")
     sys.stdout.write("\n".join(lines) + "\n")
     return 0 if good else 1
@@ -185,26 +186,8 @@ def _batch(text: str) -> int | None:
 def _target(output: Path | None, default: str, force: bool, *, beside: Path | None = None) -> Path:
     """Where to write: a file that does not exist yet, or may be replaced."""
     target = output if output is not None else (Path(default) if beside is None else beside.with_name(default))
-    if beside is not None and target.exists() and beside.exists() and target.samefile(beside):
-        raise OrinportError("The output is the input file, which is never changed.", "Give another name.")
-    if target.exists() and not target.is_file():
-        raise OrinportError(f"{str(target)!r} is not a file.")
-    if target.exists() and not force:
-        raise OrinportError(f"{str(target)!r} exists.", "Use --force to replace it.")
-    if not target.absolute().parent.is_dir():
-        raise OrinportError(f"The folder {str(target.absolute().parent)!r} does not exist.")
+    require_free(target, beside, force=force)
     return target
-
-
-def _write(proto: onnx.ModelProto, target: Path) -> None:
-    temporary = target.with_name(f".{target.name}.tmp")
-    try:
-        temporary.write_bytes(proto.SerializeToString(deterministic=True))
-        temporary.replace(target)
-    except OSError as error:
-        raise OrinportError(f"{str(target)!r} cannot be written: {error.strerror}.") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _reasons(refused: Sequence[tuple[str, str]]) -> str:

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from orinport.cli.options import PowerModeName, PrecisionName, ReportPath, TargetName, TextFormat, emit, progress, style
+from orinport.cli.options import (
+    PowerModeName,
+    PrecisionName,
+    ReportPath,
+    TargetName,
+    TextFormat,
+    emit,
+    progress,
+    require_free,
+    style,
+)
 from orinport.targets import DEFAULT_TARGET
 
 if TYPE_CHECKING:
@@ -65,7 +75,7 @@ def matmul(
     progress("")
     document = matmul_document(report)
     if write is not None:
-        _write(write, report, dumps(document), force=force)
+        _write(write, report, dumps(document), values, force=force)
     emit(dumps(document) if format == "json" else matmul_text(report, style()), output)
     return 0 if report.best is not None else 1
 
@@ -95,17 +105,13 @@ def _read(path: Path) -> NDArray[Any]:
         raise OrinportError(f"{str(path)!r} is no .npy file of numbers: {error}") from error
 
 
-def _write(path: Path, report: MatmulReport, text: str, *, force: bool) -> None:
-    from orinport.errors import OrinportError
+def _write(path: Path, report: MatmulReport, text: str, values: Path | None, *, force: bool) -> None:
+    from orinport.model.save import save_proto
 
     if report.best is None:
         return
     layout = path.with_suffix(".json")
     for file in (path, layout):
-        if file.exists() and not force:
-            raise OrinportError(f"{str(file)!r} exists.", "Use --force to replace it.")
-    try:
-        path.write_bytes(report.best.candidate.model.SerializeToString())
-        layout.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise OrinportError(f"{str(path)!r} cannot be written: {error.strerror}.") from error
+        require_free(file, values, force=force)
+    save_proto(report.best.candidate.model, path)
+    emit(text, layout)

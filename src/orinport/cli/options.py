@@ -26,6 +26,7 @@ __all__ = [
     "TextFormat",
     "emit",
     "progress",
+    "require_free",
     "require_not_input",
     "style",
 ]
@@ -133,6 +134,20 @@ def require_not_input(output: Path, *inputs: str | Path | None) -> None:
         raise OrinportError(
             f"{str(output)!r} is the input file, which is never changed.", "Give --output another name."
         )
+
+
+def require_free(output: Path, *inputs: str | Path | None, force: bool) -> None:
+    """Raise OrinportError if the file `output` must not be written: an input, an existing file without `force`.
+
+    Also if it cannot be, because something else has its name or its folder does not exist.
+    """
+    require_not_input(output, *inputs)
+    if output.exists() and not output.is_file():
+        raise OrinportError(f"{str(output)!r} is not a file.")
+    if output.exists() and not force:
+        raise OrinportError(f"{str(output)!r} exists.", "Use --force to replace it.")
+    if not output.absolute().parent.is_dir():
+        raise OrinportError(f"The folder {str(output.absolute().parent)!r} does not exist.")
 
 
 def _is_same_file(source: Path, output: Path) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from orinport.cli.options import ModelOptions, TargetOptions, TextFormat, progress, require_not_input
+from orinport.cli.options import ModelOptions, TargetOptions, TextFormat, progress, require_free
 from orinport.errors import OrinportError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def rewrite(
     if output is None and not diff:
         raise OrinportError("There is nowhere to write to.", "Give a file with --output, or use --diff.")
     if output is not None and not diff:
-        _require_free(output, model, force=force)
+        require_free(output, model, force=force)
     before, after, log = _rewrite(
         model, target, model_options, select=select, ignore=ignore, allow=allow, everywhere=everywhere
     )
@@ -134,14 +134,6 @@ def _rewrite(
     )
     progress("")
     return before, after, log
-
-
-def _require_free(output: Path, model: Path, *, force: bool) -> None:
-    require_not_input(output, model)
-    if output.exists() and not output.is_file():
-        raise OrinportError(f"{str(output)!r} is not a file.")
-    if output.exists() and not force:
-        raise OrinportError(f"{str(output)!r} exists.", "Use --force to replace it.")
 
 
 def _listing(format: str) -> str:

@@ -119,7 +119,7 @@ class Geometry:
 
     @property
     def tap_offsets(self) -> tuple[tuple[int, int], ...]:
-        """(y, x) of every tap from the kernel's centre in pixels, before `offset_scale`, in the order of the packing."""
+        """(y, x) of every tap from the kernel's centre in pixels, before `offset_scale`, in packing order."""
         (half_h, half_w), (dilation_h, dilation_w) = self._half, self.dilation
         return tuple((j * dilation_h - half_h, i * dilation_w - half_w) for j, i in self.tap_positions)
 

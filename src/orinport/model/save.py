@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from orinport.model.model import Model
 
-__all__ = ["copy_model", "save", "to_proto"]
+__all__ = ["copy_model", "save", "save_proto", "to_proto"]
 
 EMBEDDED_BYTES = 1_900_000_000
 """Weights that still fit into one ONNX file, whose format ends at 2 GiB, nodes and names included."""
@@ -52,18 +52,20 @@ def save(model: Model, path: str | os.PathLike[str]) -> tuple[Path, ...]:
     """
     target = Path(path)
     if _weight_bytes(model.ir.graph) <= EMBEDDED_BYTES:
-        proto = _serialize(model.ir, model.name)
-        with _replacing(target) as file:
-            file.write_bytes(proto.SerializeToString(deterministic=True))
+        save_proto(_serialize(model.ir, model.name), target)
         return (target,)
     data = target.with_name(f"{target.name}.data")
     outside = model.ir.clone()
     with _replacing(data) as file:
         _write_weights(outside.graph, file, data.name)
-    proto = _serialize(outside, model.name)
-    with _replacing(target) as file:
-        file.write_bytes(proto.SerializeToString(deterministic=True))
+    save_proto(_serialize(outside, model.name), target)
     return target, data
+
+
+def save_proto(proto: onnx.ModelProto, path: Path) -> None:
+    """Write a proto to one file, atomically; a file that stands there is replaced. Raises OrinportError."""
+    with _replacing(path) as file:
+        file.write_bytes(proto.SerializeToString(deterministic=True))
 
 
 def _weight_bytes(graph: ir.Graph) -> int:
