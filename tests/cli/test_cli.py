@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import onnx
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 from onnx_ir import DataType
@@ -227,7 +227,7 @@ def test_an_output_never_replaces_the_network(command: str, relu: Path, capsys: 
 
 def test_a_plan_never_replaces_the_values_that_it_is_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     values = tmp_path / "values.npy"
-    np.save(values, np.zeros((32, 32), np.float32))
+    np.save(values, np.ones((32, 32), np.float32))
     content = values.read_bytes()
     status, _, err = run(capsys, "matmul", "32", "32", "32", "--values", values, "--write", values, "--force")
     assert status == 2

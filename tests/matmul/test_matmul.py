@@ -119,6 +119,13 @@ def test_the_written_network_goes_the_same_way_as_any_other(tmp_path: Path) -> N
     assert all(row.verdict is Verdict.DLA for row in prepared.before.layers)
 
 
+def test_a_constant_of_zeros_is_proved() -> None:
+    report = orinport.plan_matmul(32, 32, 32, values=np.zeros((32, 32), np.float32))
+    assert report.best is not None
+    assert report.proof is not None
+    assert (report.proof.max_error, report.proof.equal) == (0.0, True)
+
+
 def test_given_values_are_used() -> None:
     values = np.arange(12, dtype=np.float64).reshape(4, 3)
     report = orinport.plan_matmul(5, 4, 3, values=values)

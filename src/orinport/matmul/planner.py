@@ -186,7 +186,8 @@ def prove(candidate: Candidate, product: Product, constant: NDArray[Any] | None)
         layout, part = candidate.outputs[output.name]
         want = wanted[:, part, :] if turned else wanted[:, :, part]
         worst = max(worst, float(np.abs(layout.from_board(value, want.shape) - want).max()))
-    return Proof(worst / float(np.abs(wanted).max()), 4 * product.k**0.5 * float(np.finfo(np.float32).eps))
+    largest = float(np.abs(wanted).max()) or 1.0
+    return Proof(worst / largest, 4 * product.k**0.5 * float(np.finfo(np.float32).eps))
 
 
 def gpu_us(product: Product, target: Target, precision: Precision) -> float:
