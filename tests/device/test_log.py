@@ -18,7 +18,7 @@ from onnx import TensorProto, helper
 import orinport
 from orinport.cli import main
 from orinport.device.log import LogReport, log_classes, read_log
-from orinport.device.log_match import match_log, parts
+from orinport.device.log_match import match_log
 from orinport.report.log import log_document, log_text
 from orinport.rules import titles
 from orinport.targets import log_messages
@@ -160,23 +160,6 @@ def test_logs_and_verdicts_that_contradict_each_other() -> None:
     assert {(d.layer, d.ours, d.log) for d in match.differences} >= {("conv0", "dla", "refused")}
     assert any(d.nodes == ("sign2",) and d.ours == "gpu" for d in match.differences)
     assert "disagree" in log_text("log", log, match)
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("{ForeignNode[a...b]}", ["a", "b"]),
-        (
-            "Conv_226 + BatchNormalization_227+Add_228+Relu_229",
-            ["Conv_226", "BatchNormalization_227", "Add_228", "Relu_229"],
-        ),
-        ("conv1 || conv2", ["conv1", "conv2"]),
-        ("/layer1/conv/Conv", ["/layer1/conv/Conv"]),
-        ("a+b.c", ["a", "b.c"]),
-    ],
-)
-def test_fused_names_come_apart(name: str, expected: list[str]) -> None:
-    assert parts(name) == expected
 
 
 def test_damaged_and_interleaved_logs_do_not_break_it() -> None:

@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import random
 from math import isfinite
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import onnx
 import pytest
@@ -16,8 +18,21 @@ from onnx import TensorProto, helper
 import orinport
 from orinport.cli import main
 from orinport.device.compare import compare
-from orinport.device.measured import Measurement, read_measurement, read_tegrastats, read_times
+from orinport.device.measured import (
+    Measurement,
+    read_jtop,
+    read_layer_nodes,
+    read_measurement,
+    read_tegrastats,
+    read_times,
+)
 from orinport.errors import OrinportError
+from orinport.measuring import lay_beside
+from orinport.predict.constants import load_constants
+from orinport.report.profile import profile_document, profile_text
+
+if TYPE_CHECKING:
+    from orinport.predict.prediction import Prediction
 
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
 STATISTICS = """layer_name,start_ms,end_ms
@@ -101,26 +116,204 @@ def test_names_that_make_the_profile_no_json_are_read_all_the_same(tmp_path: Pat
     assert [(layer.name, layer.us) for layer in measured.layers] == [('say "hi" \\ there', pytest.approx(1500.0))]
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["resnet50", "squeezenet", "inception_v1", "inception_v2", "densenet121", "shufflenet", "bvlc_alexnet", "zfnet512"],
+LIGHT_NETWORKS = (
+    *("bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50"),
+    *("shufflenet", "squeezenet", "vgg19", "zfnet512"),
 )
-def test_fused_names_of_real_networks_come_back_to_their_nodes(name: str) -> None:
-    prediction = orinport.predict(LIGHT / f"light_{name}.onnx", rewrite=False)
+REFERENCE_NETWORKS = ("resnet34", "ssd_resnet34", "ssd_mobilenet", "retinanet_resnext50", "yolov5s")
+
+
+def _real_network(name: str, monkeypatch: pytest.MonkeyPatch) -> Prediction:
+    if name in LIGHT_NETWORKS:
+        return orinport.predict(LIGHT / f"light_{name}.onnx")
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    networks = importlib.import_module("reference_networks")
+    return orinport.predict((networks.NETWORKS | networks.HELD_OUT)[name]().model())
+
+
+@pytest.mark.parametrize("name", [*LIGHT_NETWORKS, *REFERENCE_NETWORKS])
+def test_fused_names_of_real_networks_come_back_to_their_nodes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exactly the layers whose names were joined, in each way in which TensorRT joins names."""
+    prediction = _real_network(name, monkeypatch)
     rng = random.Random(0)
     layers = prediction.layers
-    for joint in (" + ", "+"):
-        for _ in range(20):
+    forms = (
+        "{0} + {1} + {2}",
+        "{0}+{1}+{2}",
+        "{0} || {1} || {2}",
+        "PWN(PWN({0}), PWN({1} + {2}))",
+        "{0} + PWN(PWN({1}), {2})",
+    )
+    for form in forms:
+        for _ in range(10):
             start = rng.randrange(len(layers) - 3)
             chosen = layers[start : start + 3]
-            fused = joint.join(layer.layer.name for layer in chosen)
-            row = compare(_measured(fused), prediction).rows[0]
-            wanted = {node for layer in chosen for node in layer.layer.nodes}
-            assert wanted <= set(row.nodes), fused
-    for region in prediction.regions:
-        first, last = region.layers[0].layer.name, region.layers[-1].layer.name
-        row = compare(_measured(f"{{ForeignNode[{first}...{last}]}}"), prediction).rows[0]
-        assert {layer.layer.name for layer in region.layers} <= set(row.layers)
+            fused = form.format(*(layer.layer.name for layer in chosen))
+            (row,) = compare(_measured(fused), prediction).rows
+            assert {layer.layer.name for layer in chosen} == set(row.layers), fused
+            assert set(row.nodes) == {node for layer in chosen for node in layer.layer.nodes}
+    for number, region in enumerate(prediction.regions):
+        if region.device == "dla":
+            first, last = region.layers[0].layer.name, region.layers[-1].layer.name
+            (row,) = compare(_measured(f"{{ForeignNode[{first}...{last}]}}"), prediction).rows
+            assert {layer.layer.name for layer in region.layers} == set(row.layers)
+            assert row.regions == (number,)
+            assert row.predicted_us == pytest.approx(region.us - region.reformat_us)
+
+
+def test_a_part_of_a_region_stands_for_what_lies_between_its_ends(tmp_path: Path) -> None:
+    """conv0 feeds two branches; the region that the profile names ends where only one of them ends."""
+    values = [0.01] * (64 * 64 * 9)
+    weights = [helper.make_tensor(name, TensorProto.FLOAT, [64, 64, 3, 3], values) for name in "abcd"]
+    conv = [("x", "a", "t0"), ("t0", "b", "t1"), ("t0", "c", "t2"), ("t1", "d", "t3")]
+    nodes = [
+        helper.make_node("Conv", [given, weight], [made], name=f"conv{weight}", pads=[1, 1, 1, 1])
+        for given, weight, made in conv
+    ]
+    nodes.append(helper.make_node("Add", ["t2", "t3"], ["y"], name="sum"))
+    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 64, 32, 32]) for name in "xy"]
+    graph = helper.make_graph(nodes, "g", info[:1], info[1:], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    prediction = orinport.predict(model)
+
+    def meant(name: str) -> set[str]:
+        (row,) = compare(_measured(name), prediction).rows
+        return set(row.layers)
+
+    assert meant("{ForeignNode[conva...sum]}") == {"conva", "convb", "convc", "convd", "sum"}
+    assert meant("{ForeignNode[convb...convd]}") == {"convb", "convc", "convd"}
+    assert meant("{ForeignNode[conva...convd]}") == {"conva", "convb", "convc", "convd"}
+
+
+def test_a_region_whose_time_stands_in_the_rows_beside_it(tmp_path: Path) -> None:
+    """TensorRT 8.4 and older give the ForeignNode the time of its submission, and wait in `from nvm`."""
+    rows = [
+        ("x to nvm", 0.085),
+        ("{ForeignNode[conv0...conv2]}", 0.009),
+        ("y from nvm", 0.700),
+        ("x copy finish", 0.002),
+        ("y copy finish", 0.003),
+        ("z copy finish", 0.004),
+    ]
+    entries = [f'{{ "name" : "{name}", "timeMs" : 1, "averageMs" : {ms}, "percentage" : 1 }}' for name, ms in rows]
+    text = '[\n  { "count" : 400 }\n, ' + "\n, ".join(entries) + "\n]\n"
+    prediction = orinport.predict(network(tmp_path / "n.onnx"))
+    comparison = compare(read_measurement(write(tmp_path / "p.json", text)), prediction)
+    (row,) = comparison.rows
+    assert row.measured_us == pytest.approx(85 + 9 + 700 + 2 + 3)
+    assert row.mac_utilisation == pytest.approx(2 * MACS / (8192 * 1600 * 799.0))
+    assert comparison.unmatched == ("z copy finish",)
+    assert sum(each.us for each in comparison.reformats) == pytest.approx(4.0)
+
+
+def test_transitions_and_what_passes_in_no_layer(tmp_path: Path) -> None:
+    """480 us of a region and 20 us of a copy in an inference of 530 us leave 30 us."""
+    prediction = orinport.predict(network(tmp_path / "n.onnx"))
+    comparison = compare(read_measurement(write(tmp_path / "p.json", PROFILE)), prediction)
+    document = profile_document(comparison, {"compute": 530.0, "runs": 10}, {})
+    assert document["outside_layers_us"] == pytest.approx(30.0)
+    assert [each["us"] for each in document["reformats"]] == pytest.approx([20.0])
+    text = profile_text(comparison, {"compute": 530.0, "runs": 10}, {})
+    assert "copies and reformats: 20.0 us in 1 line, for 0 transitions" in text
+    assert "30.0 us of the median inference pass in none of its layers" in text
+    slower = profile_text(comparison, {"compute": 450.0, "runs": 10}, {})
+    assert "layers take 50.0 us longer than the median inference" in slower
+    assert profile_document(comparison, {}, {})["outside_layers_us"] is None
+
+
+def test_statistics_stand_beside_times_without_gaps(tmp_path: Path) -> None:
+    model = network(tmp_path / "n.onnx")
+    measured = read_measurement(write(tmp_path / "s.csv", STATISTICS))
+    constants = load_constants("orin-dla")
+    (first, second) = lay_beside(model, measured, target="orin-agx-64gb/jp6.0").rows
+    with_gaps = compare(measured, orinport.predict(model, target="orin-agx-64gb/jp6.0")).rows[0]
+    assert first.predicted_us is not None
+    assert with_gaps.predicted_us is not None
+    gap = with_gaps.predicted_us - first.predicted_us
+    assert gap == pytest.approx(constants["gap_us"] + constants["falcon_gap_us"])
+    assert second.regions == ()
+
+
+LAYERS_8 = """{"Layers": ["Reformatting CopyNode for Input Tensor 0 to conv0 + relu1"
+,"conv0 + relu1"
+,"conv2"
+],
+"Bindings": ["x"
+,"y"
+]}
+"""
+LAYERS_10 = """{"Layers": [{
+  "Name": "__myl_Conv_Relu_myl0_1",
+  "LayerType": "kgen",
+  "Inputs": [
+  {
+    "Name": "x",
+    "Dimensions": [1,64,32,32],
+    "Format/Datatype": "N/A due to dynamic shapes"
+  }],
+  "Metadata": "[ONNX Layer: conv0]\x1f[ONNX Layer: relu1]"
+},{
+  "Name": "other",
+  "LayerType": "CaskConvolution",
+  "Metadata": "[ONNX Layer: conv2]\\u001e[ONNX Layer: a[0]]"
+},{
+  "Name": "Reformatting CopyNode for Output Tensor 0 to other",
+  "LayerType": "Reformat",
+  "Metadata": ""
+}],
+"Bindings": ["x"
+,"y"
+]}
+"""
+
+
+def test_layer_information_names_nodes_where_names_do_not(tmp_path: Path) -> None:
+    assert read_layer_nodes(write(tmp_path / "8.json", LAYERS_8)) == {
+        "Reformatting CopyNode for Input Tensor 0 to conv0 + relu1": (),
+        "conv0 + relu1": (),
+        "conv2": (),
+    }
+    nodes = read_layer_nodes(write(tmp_path / "10.json", LAYERS_10))
+    assert nodes == {
+        "__myl_Conv_Relu_myl0_1": ("conv0", "relu1"),
+        "other": ("conv2", "a[0]"),
+        "Reformatting CopyNode for Output Tensor 0 to other": (),
+    }
+    prediction = orinport.predict(network(tmp_path / "n.onnx"))
+    name = "__myl_Conv_Relu_myl0_1"
+    assert compare(_measured(name), prediction).rows == ()
+    (row,) = compare(_measured(name), prediction, nodes=nodes).rows
+    assert row.nodes == ("conv0", "relu1")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"Layers": 3}', "[" * 2000, '{"Layers": [}'])
+def test_damaged_layer_information_is_one_clear_error(text: str, tmp_path: Path) -> None:
+    with pytest.raises(OrinportError) as caught:
+        read_layer_nodes(write(tmp_path / "l.json", text))
+    assert len(str(caught.value).splitlines()) == 1
+
+
+JTOP = """time,uptime,CPU1,RAM,SWAP,EMC,GPU,APE,DLA0_CORE,DLA0_FALCON,DLA1_CORE,NVENC,Fan pwmfan0,Temp CPU,Power VDD,Power TOT,jetson_clocks,nvp model
+2024-05-01 10:00:00.000001,1:00:00,12,0.5,0.0,10,50,200,1600000,844800,OFF,OFF,30.0,45.5,1000,15000,ON,MAXN
+2024-05-01 10:00:01.000001,1:00:01,OFF,0.5,0.0,20,70,200,1400000,844800,OFF,OFF,30.0,45.5,1000,17000,ON,MAXN
+"""
+
+
+def test_a_log_of_jtop(tmp_path: Path) -> None:
+    assert read_jtop(write(tmp_path / "j.csv", JTOP)) == {
+        "emc_percent": (15.0, 20.0),
+        "gpu_percent": (60.0, 70.0),
+        "dla0_mhz": (1500.0, 1600.0),
+        "dla0_falcon_mhz": (pytest.approx(844.8), pytest.approx(844.8)),
+        "power_mw": (16000.0, 17000.0),
+    }
+
+
+@pytest.mark.parametrize("text", ["", "a,b\n1,2\n", JTOP.splitlines()[0], JTOP.replace("1600000", "x"), "\0"])
+def test_what_is_no_log_of_jtop(text: str, tmp_path: Path) -> None:
+    with pytest.raises(OrinportError) as caught:
+        read_jtop(write(tmp_path / "j.csv", text))
+    assert len(str(caught.value).splitlines()) == 1
 
 
 def _measured(name: str):  # type: ignore[no-untyped-def]

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from orinport.device.log_match import parts
+from orinport.device.names import by_name, parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -105,10 +105,11 @@ class _Network:
 
     def __init__(self, prediction: Prediction, nodes: Mapping[str, Sequence[str]]) -> None:
         self.prediction, self.layers, self._nodes = prediction, prediction.layers, nodes
-        self._known: dict[str, list[int]] = {}
+        self._known = by_name((each.layer, number) for number, each in enumerate(self.layers))
+        self._of_node: dict[str, list[int]] = {}
         for number, each in enumerate(self.layers):
-            for name in dict.fromkeys((each.layer.name, *each.layer.nodes)):
-                self._known.setdefault(name, []).append(number)
+            for node in each.layer.nodes:
+                self._of_node.setdefault(node, []).append(number)
         self.spans: list[range] = []
         start = 0
         for region in prediction.regions:
@@ -126,12 +127,12 @@ class _Network:
             return self._known[name]
         if name.startswith("Reformatting CopyNode "):
             return []
-        told = self._numbers(self._nodes.get(name, ()))
-        found = told or self._numbers(parts(name))
+        told = self._numbers(self._nodes.get(name, ()), self._of_node)
+        found = told or self._numbers(parts(name, self._known), self._known)
         return self._between(found) if "..." in name and found else found
 
-    def _numbers(self, names: Iterable[str]) -> list[int]:
-        return sorted({number for name in names for number in self._known.get(name, ())})
+    def _numbers(self, names: Iterable[str], known: Mapping[str, list[int]]) -> list[int]:
+        return sorted({number for name in names for number in known.get(name, ())})
 
     def _between(self, ends: list[int]) -> list[int]:
         """The layers on the DLA from the first end to the last: of their regions, what is neither before nor after.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from orinport.device.names import by_name, parts
 from orinport.rules.finding import Verdict
 
 if TYPE_CHECKING:
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from orinport.rules.finding import Finding
 
 __all__ = ["Difference", "LogMatch", "match_log"]
-
-_JOIN = re.compile(r" \+ |(?<=[\w)\]}])\+(?=[\w({\[])|\.\.\.|\|\|")
-_WRAPPED = re.compile(r"^\{?(?:ForeignNode)?\[?(.*?)\]?\}?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +40,9 @@ class LogMatch:
     """What our own rules say against the layers that the log refuses, by layer name of the log."""
 
 
-def parts(name: str) -> list[str]:
-    """The layers in a fused or wrapped name: `{ForeignNode[a...b]}`, `a + b`, `a+b`, `a || b`."""
-    inner = _WRAPPED.match(name.strip())
-    text = inner.group(1) if inner else name
-    return [piece.strip() for piece in _JOIN.split(text) if piece.strip()]
-
-
 def match_log(log: LogReport, check: CheckReport) -> LogMatch:
     """Match the log's layers with those of the network that it was made of."""
-    known: dict[str, list[LayerVerdict]] = {}
-    for row in check.layers:
-        for name in dict.fromkeys((row.layer.name, *row.layer.nodes)):
-            known.setdefault(name, []).append(row)
+    known = by_name((row.layer, row) for row in check.layers)
     nodes: dict[str, tuple[str, ...]] = {}
     unmatched: list[str] = []
     for name in dict.fromkeys((*_named(log), *log.dla_regions, *log.gpu_layers)):
@@ -83,7 +70,7 @@ def _named(log: LogReport) -> Iterable[str]:
 def _rows(name: str, known: Mapping[str, list[LayerVerdict]]) -> list[LayerVerdict]:
     if name in known:
         return known[name]
-    return [row for piece in parts(name) for row in known.get(piece, ())]
+    return [row for piece in parts(name, known) for row in known.get(piece, ())]
 
 
 def _differences(log: LogReport, known: Mapping[str, list[LayerVerdict]]) -> Iterable[Difference]:
