@@ -74,6 +74,50 @@ def test_every_guise_is_fused(guise):
         np.testing.assert_allclose(run(fused, x), run(proto, x), rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("given", ["str", "Path", "PathLike", "bytes", "bytearray", "memoryview", "proto", "ir"])
+def test_a_dynamic_batch_stays_dynamic_however_the_network_is_given(given, tmp_path):
+    class PathLike:
+        def __fspath__(self):
+            return str(path)
+
+    proto, path = Writer(Guise(batch="batch")).network(), tmp_path / "network.onnx"
+    data = proto.SerializeToString()
+    path.write_bytes(data)
+    sources = {
+        "str": str(path),
+        "Path": path,
+        "PathLike": PathLike(),
+        "bytes": data,
+        "bytearray": bytearray(data),
+        "memoryview": memoryview(data),
+        "proto": proto,
+        "ir": ir.from_proto(proto),
+    }
+    fusion = fuse_projections(sources[given])
+    assert fusion.proved
+    assert [str(dim) for dim in fusion.model.graph.inputs[0].shape] == ["batch", *map(str, SIZE), "32"]
+
+
+@pytest.mark.parametrize("dim", [None, 0, -1])
+def test_a_batch_that_is_not_named_is_dynamic(dim):
+    proto = Writer(Guise(batch="batch")).network()
+    first = proto.graph.input[0].type.tensor_type.shape.dim[0]
+    first.ClearField("dim_param")
+    if dim is not None:
+        first.dim_value = dim
+    fusion = fuse_projections(proto)
+    assert fusion.proved
+    assert str(fusion.model.graph.inputs[0].shape[0]) == "batch"
+
+
+def test_height_and_width_without_names_are_not_taken_for_the_batch():
+    proto = Writer(Guise(batch="batch")).network()
+    for dim in proto.graph.input[0].type.tensor_type.shape.dim[:3]:
+        dim.Clear()
+    with pytest.raises(OrinportError, match="dynamic in more than its batch"):
+        fuse_projections(proto)
+
+
 @pytest.mark.parametrize("guise", GUISES.values(), ids=GUISES.keys())
 def test_there_and_back(guise):
     proto = Writer(guise).network()

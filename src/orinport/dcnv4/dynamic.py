@@ -7,16 +7,14 @@ the inputs get their symbols back.
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 import onnx_ir as ir
 
 from orinport.dcnv4.infer import complete_shapes
 from orinport.errors import OrinportError
-from orinport.model.load import load
+from orinport.model.load import declared_inputs, load
 from orinport.model.model import Model
 
 if TYPE_CHECKING:
@@ -41,45 +39,26 @@ def load_any(source: Any) -> Model:
 
 
 def dynamic_inputs(source: Any) -> Dims:
-    """Inputs with dimensions that are not numbers, with all their dimensions."""
-    if isinstance(source, (Model, ir.Model)):
-        graph = source.graph
-        shapes = {value.name or "": value.shape for value in graph.inputs if value.name not in graph.initializers}
-        named = {name: [d if isinstance(d, int) else d.value or "batch" for d in s or ()] for name, s in shapes.items()}
-        return _checked(named)
-    proto = source
-    if isinstance(source, (str, Path, bytes)):
-        proto = onnx.ModelProto()
-        if not isinstance(source, bytes) and not Path(source).is_file():
-            return {}  # load() says what is wrong
-        try:
-            proto.ParseFromString(source if isinstance(source, bytes) else Path(source).read_bytes())
-        except Exception:  # load() says better what is wrong
-            return {}
-    if not isinstance(proto, onnx.ModelProto):
-        return {}
-    constant = {tensor.name for tensor in proto.graph.initializer}
-    inputs: Dims = {}
-    for value in proto.graph.input:
-        if value.name not in constant:
-            dims = value.type.tensor_type.shape.dim
-            inputs[value.name] = [d.dim_value if d.HasField("dim_value") else d.dim_param or "batch" for d in dims]
-    return _checked(inputs)
+    """Inputs with a dynamic batch, with all their dimensions; `source` is anything that `load` takes.
 
-
-def _checked(inputs: Dims) -> Dims:
-    """Those that have a dynamic dimension, which must be the first."""
-    found = {name: dims for name, dims in inputs.items() if any(isinstance(dim, str) for dim in dims)}
-    for name, dims in found.items():
-        if len({dim for dim in dims if isinstance(dim, str)}) > 1 or not isinstance(dims[0], str):
+    Raises OrinportError if the network cannot be read, or if more of it is dynamic than the batch.
+    """
+    found: Dims = {}
+    for name, dims in declared_inputs(source).items():
+        symbols = [dim for dim in dims if isinstance(dim, str)]
+        if not symbols:
+            continue
+        if len(set(symbols)) > 1 or symbols.count("?") > 1 or not isinstance(dims[0], str):
             raise OrinportError(
                 f"The input {name!r} is dynamic in more than its batch: {'x'.join(map(str, dims))}.",
                 "Fix height and width first.",
             )
+        found[name] = ["batch" if dim == "?" else dim for dim in dims]
     return found
 
 
 def with_batch(dims: Dims, batch: int) -> dict[str, list[int]]:
+    """Shapes of the inputs in `dims` with every dynamic dimension `batch`, as `load` takes them."""
     return {name: [dim if isinstance(dim, int) else batch for dim in each] for name, each in dims.items()}
 
 

@@ -26,7 +26,7 @@ from orinport.model.structure import check_structure, quote
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["load"]
+__all__ = ["declared_inputs", "load"]
 
 _PROTOBUF_LIMIT = 2**31 - 1
 logging.getLogger("onnx_ir").addHandler(logging.NullHandler())
@@ -46,6 +46,24 @@ def load(source: Any, *, shapes: str | Sequence[str] | Mapping[str, Sequence[int
     with collection_paused():
         given = _read(source)
         return _load(given, wanted)
+
+
+def declared_inputs(source: Any) -> dict[str, list[int | str]]:
+    """The dimensions of the inputs of `source`, which is anything that `load` takes; dynamic ones by name.
+
+    A dimension without a name, or of 0 or below, is called `?`. Constants that count as inputs are left out.
+    Raises OrinportError if `source` cannot be read.
+    """
+    graph = _read(source).proto.graph
+    constant = {tensor.name for tensor in graph.initializer}
+    return {
+        info.name: [
+            dim.dim_value if dim.WhichOneof("value") == "dim_value" and dim.dim_value > 0 else dim.dim_param or "?"
+            for dim in info.type.tensor_type.shape.dim
+        ]
+        for info in graph.input
+        if info.name not in constant
+    }
 
 
 @dataclass(frozen=True, slots=True)
