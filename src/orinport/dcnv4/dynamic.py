@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from orinport.dcnv4.infer import complete_shapes
 from orinport.errors import OrinportError
+from orinport.model.infer import infer_missing
 from orinport.model.load import declared_inputs, load
 from orinport.model.model import Model
 
@@ -77,7 +77,7 @@ def dynamic_again(first: Model, second: Model, dims: Dims) -> Model:
         for value in node.outputs:
             if value.const_value is None:
                 value.shape = None
-    complete_shapes(first.ir)
+    infer_missing(first.ir)
     return replace(first, _values={})
 
 

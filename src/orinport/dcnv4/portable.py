@@ -23,9 +23,9 @@ import onnx_ir as ir
 from orinport.dcnv4.arguments import Geometry
 from orinport.dcnv4.attention import AttentionSite, expand_attention
 from orinport.dcnv4.body import Body, replace_node
-from orinport.dcnv4.infer import complete_shapes
 from orinport.dcnv4.node import ATTENTION, FUSED, PLAIN, custom_nodes, make_node, node_geometry
 from orinport.errors import OrinportError, first_line
+from orinport.model.infer import infer_missing
 from orinport.model.prune import prune
 from orinport.rewrites.builder import Names
 
@@ -50,12 +50,14 @@ def to_portable(model: ir.Model) -> int:
     known, or if the operator set is older than GridSample.
     """
     nodes = custom_nodes(model)
+    if not nodes:
+        return 0
     opset = model.graph.opset_imports.get("", 1)
-    if nodes and opset < LOWEST_OPSET:
+    if opset < LOWEST_OPSET:
         raise OrinportError(
             f"The portable form needs opset {LOWEST_OPSET}, and the network has {opset}.", "Convert the network first."
         )
-    complete_shapes(model)
+    infer_missing(model)
     sites = [AttentionSite.of(node) if node.op_type == ATTENTION else _Site.of(node) for node in nodes]
     names = Names(model)
     for site in sites:
@@ -65,8 +67,7 @@ def to_portable(model: ir.Model) -> int:
         else:
             output = _expand(site, body, opset >= _LINEAR_FROM)
         replace_node(site.node, body.nodes, output, names)
-    if nodes:
-        _forget_domain(model)
+    _forget_domain(model)
     return len(nodes)
 
 

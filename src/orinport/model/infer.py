@@ -28,7 +28,15 @@ if TYPE_CHECKING:
     from orinport.model.fold import Folder
 
 
-__all__ = ["assign_types", "complete", "infer_proto", "is_registered", "register", "take_types"]
+__all__ = [
+    "assign_types",
+    "complete",
+    "infer_missing",
+    "infer_proto",
+    "is_registered",
+    "register",
+    "take_types",
+]
 
 
 _FUNCTIONS: dict[tuple[str, str], Any] = {}
@@ -140,6 +148,19 @@ def complete(
             if not _known(value):
                 _declare(value, declared.get(value.name or ""), symbols)
             _refuse_absurd(value.name or "", value.shape)
+
+
+def infer_missing(model: ir.Model) -> None:
+    """Fill types and shapes that are missing in the main graph, node by node, in place; nothing is folded.
+
+    Dynamic dimensions keep their names where onnx's inference hands them on. What cannot be found out stays unknown.
+    """
+    from orinport.model.fold import Folder
+
+    single = _SingleNode(model, Folder(model))
+    for node in model.graph:
+        if any(value.name and (value.shape is None or value.dtype is None) for value in node.outputs):
+            single.infer(node)
 
 
 def _known(value: ir.Value) -> bool:
