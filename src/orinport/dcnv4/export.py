@@ -14,11 +14,19 @@ import torch
 
 from orinport.dcnv4 import ops  # noqa: F401 - defines torch.ops.orinport
 from orinport.dcnv4.arguments import Geometry
-from orinport.dcnv4.node import ATTENTION, DOMAIN, PLAIN, custom_nodes, node_attributes, nodes_of
-from orinport.errors import MissingExtraError, OrinportError
+from orinport.dcnv4.node import (
+    ATTENTION,
+    DOMAIN,
+    PLAIN,
+    attention_attributes,
+    custom_nodes,
+    node_attributes,
+    nodes_of,
+)
+from orinport.errors import MissingExtraError, OrinportError, first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = ["HIGHEST_OPSET", "LOWEST_OPSET", "export_module"]
 
@@ -31,8 +39,6 @@ _EXPORTER_NEWEST = 25
 _METADATA = ("namespace", "pkg.torch.onnx.class_hierarchy", "pkg.torch.onnx.name_scopes")
 """What the exporter notes on nodes and is kept; the rest names files of the machine that exported."""
 
-_ATTENTION_STEP = 64
-"""The batch step of the original FlashDeformAttn: carried by the node, without effect on the result."""
 _REDUCTIONS = ("ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2")
 
 
@@ -79,8 +85,7 @@ def export_module(
         except OrinportError:
             raise
         except Exception as error:  # the exporter raises whatever its parts raise
-            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise OrinportError(f"torch's exporter failed: {first}") from error
+            raise OrinportError(f"torch's exporter failed: {first_line(error)}") from error
     assert exported is not None
     model: ir.Model = ir.serde.deserialize_model(ir.serde.serialize_model(exported.model))
     found = len(custom_nodes(model))
@@ -110,49 +115,42 @@ def _translate(
     """The node for one call of `torch.ops.orinport.dcnv4`."""
     pairs = (kernel, stride, padding, dilation)
     geometry = Geometry.of_arguments((*pairs, group, group_channels, offset_scale, remove_center))
-    return _operator()(value, offset_mask, **node_attributes(geometry))
+    attributes = node_attributes(geometry)
+    return _operator(PLAIN, {"value": "T", "offset_mask": "T"}, attributes)(value, offset_mask, **attributes)
 
 
 def _translate_attention(value: Any, shapes: Any, starts: Any, sampling_loc_attn: Any, points: int) -> Any:
     """The node for one call of `torch.ops.orinport.flash_deform_attn`."""
+    attributes = attention_attributes(points)
+    inputs = {
+        "value": "T",
+        "value_spatial_shapes": "tensor(int64)",
+        "value_level_start_index": "tensor(int64)",
+        "sampling_loc_attn": "T",
+    }
+    return _operator(ATTENTION, inputs, attributes)(value, shapes, starts, sampling_loc_attn, **attributes)
+
+
+def _operator(op_type: str, inputs: Mapping[str, str], attributes: Mapping[str, float]) -> Any:
+    """The node's type as onnxscript wants it described: `inputs` with their types, T the floating-point one."""
     from onnxscript import values
 
     schema = onnx.defs.OpSchema
     floats = ["tensor(float)", "tensor(float16)", "tensor(bfloat16)", "tensor(double)"]
-    names = ("value", "value_spatial_shapes", "value_level_start_index", "sampling_loc_attn")
-    kinds = ("T", "tensor(int64)", "tensor(int64)", "T")
-    description = schema(
-        ATTENTION,
-        DOMAIN,
-        1,
-        inputs=[schema.FormalParameter(name, kind) for name, kind in zip(names, kinds, strict=True)],
-        outputs=[schema.FormalParameter("output", "T")],
-        type_constraints=[("T", floats, "")],
-        attributes=[schema.Attribute(name, schema.AttrType.INT) for name in ("im2col_step", "K")],
-    )
-    operator = values.Op(values.Opset(DOMAIN, 1), ATTENTION, description)
-    return operator(value, shapes, starts, sampling_loc_attn, im2col_step=_ATTENTION_STEP, K=points)
-
-
-def _operator() -> Any:
-    """The node's type, as onnxscript wants to have it described."""
-    from onnxscript import values
-
-    schema = onnx.defs.OpSchema
     numbers = [
         schema.Attribute(name, schema.AttrType.FLOAT if isinstance(number, float) else schema.AttrType.INT)
-        for name, number in node_attributes(Geometry(1, 1)).items()
+        for name, number in attributes.items()
     ]
     description = schema(
-        PLAIN,
+        op_type,
         DOMAIN,
         1,
-        inputs=[schema.FormalParameter("value", "T"), schema.FormalParameter("offset_mask", "T")],
+        inputs=[schema.FormalParameter(name, kind) for name, kind in inputs.items()],
         outputs=[schema.FormalParameter("output", "T")],
-        type_constraints=[("T", ["tensor(float)", "tensor(float16)", "tensor(bfloat16)", "tensor(double)"], "")],
+        type_constraints=[("T", floats, "")],
         attributes=numbers,
     )
-    return values.Op(values.Opset(DOMAIN, 1), PLAIN, description)
+    return values.Op(values.Opset(DOMAIN, 1), op_type, description)
 
 
 def _lower_opset(model: ir.Model, opset: int) -> None:

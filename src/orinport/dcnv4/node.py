@@ -23,6 +23,7 @@ __all__ = [
     "FUSED",
     "PLAIN",
     "STEP",
+    "attention_attributes",
     "attention_points",
     "custom_nodes",
     "is_node",
@@ -38,6 +39,8 @@ FUSED = "DCNv4FuseOffset_Plugin"
 ATTENTION = "FlashDeformAttn"
 STEP = 256
 """The batch step of the original operator: carried by the nodes, without effect on the result."""
+_ATTENTION_STEP = 64
+"""That of the original FlashDeformAttn."""
 
 _DEFAULTS: dict[str, float] = {
     **dict.fromkeys(("kh", "kw"), 3),
@@ -86,6 +89,11 @@ def node_attributes(geometry: Geometry) -> dict[str, int | float]:
     attributes["step"] = STEP
     attributes["remove_center"] = int(geometry.remove_center)
     return attributes
+
+
+def attention_attributes(points: int) -> dict[str, int | float]:
+    """The two attributes of a FlashDeformAttn node, in the order of the plugin's fields."""
+    return {"im2col_step": _ATTENTION_STEP, "K": points}
 
 
 def node_geometry(node: ir.Node) -> Geometry:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orinport.dcnv4.arguments import DeformAttnArguments, Geometry, offset_mask_width
+from orinport.dcnv4.node import ATTENTION, FUSED, PLAIN, attention_attributes, node_attributes
 from orinport.dcnv4.reference import flash_deform_attn_reference, reference
 from orinport.errors import OrinportError
 
@@ -212,24 +213,13 @@ def _write_dcn(folder: Path, seed: int, case: _Dcn) -> str:
     expected = reference(
         _numbers(value, case.value),
         np.nan_to_num(_numbers(offset_mask, case.offset)),
-        kernel=geometry.kernel,
-        stride=geometry.stride,
-        padding=geometry.padding,
-        dilation=geometry.dilation,
-        group=geometry.group,
-        group_channels=geometry.group_channels,
-        offset_scale=geometry.offset_scale,
-        remove_center=geometry.remove_center,
+        **geometry.keywords,
     )
     inputs = [(value, case.value), (offset_mask, case.offset)]
     if case.fused:
         inputs = [(np.concatenate([value, offset_mask], axis=-1), case.value)]
-    pairs = zip(("kh", "kw", "sh", "sw", "ph", "pw", "dh", "dw"), _flat(geometry), strict=True)
-    fields = [f"{name}:{number}" for name, number in pairs]
-    fields += [f"group:{geometry.group}", f"group_channels:{geometry.group_channels}"]
-    fields += [f"offscale:{geometry.offset_scale!r}", "step:256", f"remove_center:{int(geometry.remove_center)}"]
-    plugin = "DCNv4FuseOffset_Plugin" if case.fused else "DCNv4_Plugin"
-    return _write(folder, case.name, plugin, fields, inputs, expected, case.value)
+    plugin = FUSED if case.fused else PLAIN
+    return _write(folder, case.name, plugin, node_attributes(geometry), inputs, expected, case.value)
 
 
 def _write_attention(folder: Path, seed: int, case: _Attention) -> str:
@@ -245,15 +235,15 @@ def _write_attention(folder: Path, seed: int, case: _Attention) -> str:
         _numbers(value, case.type), shapes, starts, _numbers(sampling, case.type), points=arguments.points
     )
     inputs = [(value, case.type), (shapes, case.index), (starts, case.index), (sampling, case.type)]
-    fields = ["im2col_step:64", f"K:{arguments.points}"]
-    return _write(folder, case.name, "FlashDeformAttn", fields, inputs, expected, case.type)
+    fields = attention_attributes(arguments.points)
+    return _write(folder, case.name, ATTENTION, fields, inputs, expected, case.type)
 
 
 def _write(
     folder: Path,
     name: str,
     plugin: str,
-    fields: list[str],
+    attributes: dict[str, int | float],
     inputs: list[tuple[NDArray[np.generic], str]],
     expected: NDArray[np.float64],
     type_: str,
@@ -268,9 +258,8 @@ def _write(
         expected = np.clip(expected, -128 * scale, 127 * scale)
     words.append(_write_array(folder, f"{name}.out", expected, type_, scale))
     tolerance = _TOLERANCES[type_]
-    return " ".join(
-        [name, plugin, repr(tolerance.relative), repr(tolerance.largest), f"fields={','.join(fields)}", *words]
-    )
+    fields = ",".join(f"{key}:{number!r}" for key, number in attributes.items())
+    return " ".join([name, plugin, repr(tolerance.relative), repr(tolerance.largest), f"fields={fields}", *words])
 
 
 def _write_array(folder: Path, file: str, array: NDArray[np.generic], type_: str, scale: float) -> str:
@@ -302,7 +291,3 @@ def _numbers(bits: NDArray[np.generic], type_: str) -> NDArray[np.float64]:
     if type_ == "bfloat16":
         return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     return bits.astype(np.float64) * (_INT8_VALUE_SCALE if type_ == "int8" else 1.0)
-
-
-def _flat(geometry: Geometry) -> tuple[int, ...]:
-    return (*geometry.kernel, *geometry.stride, *geometry.padding, *geometry.dilation)
