@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import onnx_ir as ir
 
 from orinport.dcnv4.arguments import DeformAttnArguments
-from orinport.dcnv4.node import attention_points
+from orinport.dcnv4.body import known_shape, working_type
+from orinport.dcnv4.node import attention_points, label_of
 from orinport.errors import OrinportError
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from orinport.dcnv4.body import Body
 
 __all__ = ["AttentionSite", "expand_attention"]
-
-_BOUND = 8.0
-"""Locations are clipped to this in the grid's coordinates, where -1 to 1 is the picture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +35,13 @@ class AttentionSite:
     queries: int
     group: int
     channels: int
-    dtype: ir.DataType
+    work: ir.DataType
+    """The type that is computed in."""
 
     @classmethod
     def of(cls, node: ir.Node) -> AttentionSite:
         """Raises OrinportError if the node is inconsistent, or its shapes are not known."""
-        label = f"The {node.op_type} {node.name or node.outputs[0].name!r}"
+        label = label_of(node)
         if len(node.inputs) != 4:
             raise OrinportError(f"{label} has {len(node.inputs)} inputs, not 4.")
         value, shapes, starts, vectors = node.inputs
@@ -51,16 +49,14 @@ class AttentionSite:
         if levels is None or first_rows is None or levels.ndim != 2 or levels.shape[1] != 2:
             raise OrinportError(f"{label} needs constant spatial shapes (L, 2) and level starts.")
         arguments = DeformAttnArguments(tuple((int(h), int(w)) for h, w in levels), attention_points(node))
-        dims = [_numbers(each, label) for each in (value, vectors)]
+        dims = [known_shape(each, label) for each in (value, vectors)]
         row_starts = tuple(int(start) for start in first_rows.reshape(-1))
         try:
             _, queries, group, channels = arguments.check(dims[0], row_starts, dims[1])
         except OrinportError as error:
             raise OrinportError(f"{label} cannot be: {error.message}") from error
-        dtype = None if value is None else value.dtype
-        if dtype not in (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16):
-            raise OrinportError(f"{label} has a value of type {dtype.name if dtype else 'unknown'}.")
-        return cls(node, arguments, row_starts, queries, group, channels, dtype)
+        work = working_type(None if value is None else value.dtype, label)
+        return cls(node, arguments, row_starts, queries, group, channels, work)
 
 
 def expand_attention(site: AttentionSite, body: Body, linear: bool) -> ir.Value:
@@ -72,10 +68,9 @@ def expand_attention(site: AttentionSite, body: Body, linear: bool) -> ir.Value:
     batch, levels, points = value.shape[0], len(site.arguments.levels), site.arguments.points
     samples, queries, group, depth = levels * points, site.queries, site.group, site.channels
     images = batch * group if isinstance(batch, int) else None
-    work = site.dtype
-    if work in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16):
-        work = ir.DataType.FLOAT
-        value, vectors = (body.op("Cast", [v], list(v.shape or ()), work, to=int(work)) for v in (value, vectors))
+    work, dtype = site.work, value.dtype
+    assert dtype is not None
+    value, vectors = body.cast(value, work), body.cast(vectors, work)
     vectors = body.op("Transpose", [vectors], [batch, group, queries, 3 * samples], work, perm=[0, 2, 1, 3])
     locations, logits = body.ops(
         "Split",
@@ -86,9 +81,8 @@ def expand_attention(site: AttentionSite, body: Body, linear: bool) -> ir.Value:
     )
     shape = [batch, group, queries, 2 * samples]
     for op_type, number in (("Mul", 2.0), ("Add", -1.0)):
-        locations = body.op(op_type, [locations, body.constant(_scalar(number, work), "number")], shape, work)
-    bounds = [body.constant(_scalar(bound, work), "bound") for bound in (-_BOUND, _BOUND)]
-    locations = body.op("Clip", [locations, *bounds], shape, work)
+        locations = body.op(op_type, [locations, body.scalar(number, work, "number")], shape, work)
+    locations = body.clip(locations)
     pieces = [locations]
     if levels > 1:
         one = [batch, group, queries, 2 * points]
@@ -98,17 +92,7 @@ def expand_attention(site: AttentionSite, body: Body, linear: bool) -> ir.Value:
         image = _level(site, body, value, start, height * width)
         image = body.reshape(image, [-1, depth, height, width], [images, depth, height, width])
         grid = body.reshape(piece, [-1, queries, points, 2], [images, queries, points, 2])
-        sampled.append(
-            body.op(
-                "GridSample",
-                [image, grid],
-                [images, depth, queries, points],
-                work,
-                mode="linear" if linear else "bilinear",
-                padding_mode="zeros",
-                align_corners=0,
-            )
-        )
+        sampled.append(body.sample(image, grid, linear=linear))
     whole = sampled[0]
     if levels > 1:
         whole = body.op("Concat", sampled, [images, depth, queries, samples], work, axis=3)
@@ -118,9 +102,7 @@ def expand_attention(site: AttentionSite, body: Body, linear: bool) -> ir.Value:
     sums = body.op("ReduceSum", [whole, body.ints([3])], [images, depth, queries], work, keepdims=0)
     sums = body.reshape(sums, [-1, group * depth, queries], [batch, group * depth, queries])
     output = body.op("Transpose", [sums], [batch, queries, group * depth], work, perm=[0, 2, 1])
-    if work != site.dtype:
-        output = body.op("Cast", [output], [batch, queries, group * depth], site.dtype, to=int(site.dtype))
-    return output
+    return body.cast(output, dtype)
 
 
 def _level(site: AttentionSite, body: Body, value: ir.Value, start: int, rows: int) -> ir.Value:
@@ -135,22 +117,8 @@ def _level(site: AttentionSite, body: Body, value: ir.Value, start: int, rows: i
     return body.op("Transpose", [value], [batch, site.group, site.channels, rows], value.dtype, perm=[0, 2, 3, 1])
 
 
-def _scalar(number: float, dtype: ir.DataType) -> NDArray[Any]:
-    return np.asarray(number, dtype.numpy())
-
-
 def _constant(value: ir.Value | None) -> NDArray[Any] | None:
     if value is None or value.is_graph_input():
         return None
     tensor = value.const_value if value.const_value is not None else ir.convenience.get_const_tensor(value)
     return None if tensor is None else tensor.numpy()
-
-
-def _numbers(value: ir.Value | None, label: str) -> list[int]:
-    """The shape, with 1 for a batch that is not known by number."""
-    if value is None or value.shape is None or len(value.shape) != 4:
-        raise OrinportError(f"{label} has an input whose shape is not known or not of rank 4.")
-    batch, *rest = value.shape
-    if not all(isinstance(dim, int) for dim in rest):
-        raise OrinportError(f"{label} has an input with more than its batch unknown.", "Give the shapes of the inputs.")
-    return [batch if isinstance(batch, int) else 1, *(int(dim) for dim in rest)]  # type: ignore[arg-type]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
+from orinport.errors import OrinportError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -14,7 +16,39 @@ if TYPE_CHECKING:
 
     from orinport.rewrites.builder import Names
 
-__all__ = ["Body", "replace_node"]
+__all__ = ["Body", "known_shape", "replace_node", "working_type"]
+
+_BOUND = 8.0
+"""Grids are clipped to this, where -1 to 1 is the image: all beyond it lies outside, infinities included."""
+_TYPES = {
+    ir.DataType.FLOAT: ir.DataType.FLOAT,
+    ir.DataType.DOUBLE: ir.DataType.DOUBLE,
+    ir.DataType.FLOAT16: ir.DataType.FLOAT,
+    ir.DataType.BFLOAT16: ir.DataType.FLOAT,
+}
+"""The type that a portable form computes in, by the type of its inputs."""
+
+
+def known_shape(value: ir.Value | None, label: str) -> tuple[int, ...]:
+    """The four dimensions of an input, with 1 for a batch that is not known by number.
+
+    Raises OrinportError if another one is not known.
+    """
+    if value is None or value.shape is None or len(value.shape) != 4:
+        raise OrinportError(
+            f"{label} has an input whose shape is not known or not of rank 4.", "Give the shapes of the inputs."
+        )
+    batch, *rest = value.shape
+    if not all(isinstance(dim, int) for dim in rest):
+        raise OrinportError(f"{label} has an input with more than its batch unknown.", "Give the shapes of the inputs.")
+    return (batch if isinstance(batch, int) else 1, *(int(dim) for dim in rest))  # type: ignore[arg-type]
+
+
+def working_type(dtype: ir.DataType | None, label: str) -> ir.DataType:
+    """The type to compute in. Raises OrinportError for what is no floating-point type of the operators."""
+    if dtype is None or dtype not in _TYPES:
+        raise OrinportError(f"{label} has inputs of type {dtype.name if dtype else 'unknown'}.")
+    return _TYPES[dtype]
 
 
 class Body:
@@ -75,6 +109,37 @@ class Body:
     def ints(self, numbers: Sequence[int]) -> ir.Value:
         """A constant of whole numbers: a shape, bounds of a slice, axes."""
         return self.constant(np.asarray(numbers, np.int64), "shape")
+
+    def cast(self, value: ir.Value, dtype: ir.DataType) -> ir.Value:
+        """`value` in another type; itself if it has that type."""
+        if value.dtype == dtype:
+            return value
+        return self.op("Cast", [value], list(value.shape or ()), dtype, to=int(dtype))
+
+    def scalar(self, number: float, dtype: ir.DataType, name: str) -> ir.Value:
+        """A constant without dimensions."""
+        return self.constant(np.asarray(number, dtype.numpy()), name)
+
+    def clip(self, grid: ir.Value) -> ir.Value:
+        """A grid within bounds that change no result."""
+        assert grid.dtype is not None
+        bounds = [self.scalar(bound, grid.dtype, "bound") for bound in (-_BOUND, _BOUND)]
+        return self.op("Clip", [grid, *bounds], list(grid.shape or ()), grid.dtype)
+
+    def sample(self, image: ir.Value, grid: ir.Value, *, linear: bool) -> ir.Value:
+        """Bilinear samples of (N, C, H, W) at (N, A, B, 2), zeros outside: (N, C, A, B). `linear` names the mode."""
+        assert image.dtype is not None
+        assert image.shape is not None
+        assert grid.shape is not None
+        return self.op(
+            "GridSample",
+            [image, grid],
+            [*image.shape[:2], *grid.shape[1:3]],
+            image.dtype,
+            mode="linear" if linear else "bilinear",
+            padding_mode="zeros",
+            align_corners=0,
+        )
 
     def slice(self, value: ir.Value, start: int, end: int) -> ir.Value:
         """Numbers start .. end of the last dimension."""

@@ -27,6 +27,7 @@ __all__ = [
     "attention_points",
     "custom_nodes",
     "is_node",
+    "label_of",
     "make_node",
     "node_attributes",
     "node_geometry",
@@ -67,9 +68,14 @@ def custom_nodes(model: ir.Model) -> list[ir.Node]:
     return [node for node in model.graph if is_node(node) or (node.domain, node.op_type) == (DOMAIN, ATTENTION)]
 
 
+def label_of(node: ir.Node) -> str:
+    """What messages call the node."""
+    return f"The {node.op_type} {node.name or node.outputs[0].name!r}"
+
+
 def attention_points(node: ir.Node) -> int:
     """K, the points per level of a FlashDeformAttn node. Raises OrinportError if it makes no sense."""
-    label = f"The {node.op_type} {node.name or node.outputs[0].name!r}"
+    label = label_of(node)
     points = _attribute(node, "K", ir.AttributeType.INT, label, 8)
     if points < 1:
         raise OrinportError(f"{label} has {points} points.")
@@ -102,7 +108,7 @@ def node_geometry(node: ir.Node) -> Geometry:
     Attributes that are left out have the values of the models' operators: 3x3, everything else 1, no centre removed;
     `group` and `group_channels` must be there. Raises OrinportError for those, and for wrong types and values.
     """
-    label = f"The {node.op_type} {node.name or node.outputs[0].name!r}"
+    label = label_of(node)
     numbers: dict[str, Any] = {}
     for name in _INTS:
         numbers[name] = _attribute(node, name, ir.AttributeType.INT, label, _DEFAULTS.get(name))

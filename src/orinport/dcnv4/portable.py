@@ -22,8 +22,8 @@ import onnx_ir as ir
 
 from orinport.dcnv4.arguments import Geometry
 from orinport.dcnv4.attention import AttentionSite, expand_attention
-from orinport.dcnv4.body import Body, replace_node
-from orinport.dcnv4.node import ATTENTION, FUSED, PLAIN, custom_nodes, make_node, node_geometry
+from orinport.dcnv4.body import Body, known_shape, replace_node, working_type
+from orinport.dcnv4.node import ATTENTION, FUSED, PLAIN, custom_nodes, label_of, make_node, node_geometry
 from orinport.errors import OrinportError, first_line
 from orinport.model.infer import infer_missing
 from orinport.model.prune import prune
@@ -38,9 +38,6 @@ LOWEST_OPSET = 16
 """The first operator set with GridSample."""
 _LINEAR_FROM = 20
 """From this operator set on, the mode is called linear, before it bilinear."""
-_BOUND = 8.0
-_WORK_TYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
-_HALF_TYPES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
 def to_portable(model: ir.Model) -> int:
@@ -105,13 +102,14 @@ class _Site:
     size: tuple[int, int]
     output: tuple[int, int]
     width: int
-    dtype: ir.DataType
+    work: ir.DataType
+    """The type that is computed in."""
 
     @classmethod
     def of(cls, node: ir.Node) -> _Site:
-        label = f"The {node.op_type} {node.name or node.outputs[0].name!r}"
+        label = label_of(node)
         geometry = node_geometry(node)
-        shapes = [_known(value, label) for value in node.inputs]
+        shapes = [known_shape(value, label) for value in node.inputs]
         wanted = 1 if node.op_type == FUSED else 2
         if len(shapes) != wanted:
             raise OrinportError(f"{label} has {len(shapes)} inputs, not {wanted}.")
@@ -124,35 +122,21 @@ class _Site:
             raise OrinportError(f"{label} cannot be: {error.message}") from error
         first = node.inputs[0]
         dtype = None if first is None else first.dtype
-        if dtype not in (*_WORK_TYPES, *_HALF_TYPES) or dtype is None:
-            raise OrinportError(f"{label} has inputs of type {dtype.name if dtype else 'unknown'}.")
+        work = working_type(dtype, label)
         if any(value is not None and value.dtype not in (dtype, None) for value in node.inputs):
             raise OrinportError(f"{label} has inputs of different types.")
-        return cls(node, geometry, (shapes[0][1], shapes[0][2]), (rows, columns), width, dtype)
-
-
-def _known(value: ir.Value | None, label: str) -> tuple[int, ...]:
-    """The shape, with 1 for a batch that is not known by number."""
-    if value is None or value.shape is None or len(value.shape) != 4:
-        raise OrinportError(
-            f"{label} has an input whose shape is not known or not of rank 4.", "Give the shapes of the inputs."
-        )
-    batch, *rest = value.shape
-    if not all(isinstance(dim, int) for dim in rest):
-        raise OrinportError(f"{label} needs a known height and width.", "Give the shapes of the inputs.")
-    return (batch if isinstance(batch, int) else 1, *(int(dim) for dim in rest))  # type: ignore[arg-type]
+        return cls(node, geometry, (shapes[0][1], shapes[0][2]), (rows, columns), width, work)
 
 
 def _expand(site: _Site, body: Body, linear: bool) -> ir.Value:
     """The nodes of the portable form; gives its output (N, Ho, Wo, G*D)."""
     g, (height, width), (rows, columns) = site.geometry, site.size, site.output
     group, depth, taps, pixels = g.group, g.group_channels, g.taps, rows * columns
-    value, vectors = _inputs(site, body)
+    value, vectors, dtype = _inputs(site, body)
     assert value.shape is not None
     batch = value.shape[0]
     images = batch * group if isinstance(batch, int) else None
-    work = value.dtype
-    assert work is not None
+    work = site.work
     value = body.op("Transpose", [value], [batch, g.channels, height, width], work, perm=[0, 3, 1, 2])
     value = body.reshape(value, [-1, depth, height, width], [images, depth, height, width])
     if site.width != g.used_width:
@@ -170,30 +154,18 @@ def _expand(site: _Site, body: Body, linear: bool) -> ir.Value:
     shape = [batch, group, pixels, 2 * taps]
     grid = body.op("Mul", [offsets, body.constant(scale, "scale")], shape, work)
     grid = body.op("Add", [grid, body.constant(base, "base")], shape, work)
-    bounds = [body.constant(np.asarray(bound, work.numpy()), "bound") for bound in (-_BOUND, _BOUND)]
-    grid = body.op("Clip", [grid, *bounds], shape, work)
-    grid = body.reshape(grid, [-1, pixels, taps, 2], [images, pixels, taps, 2])
-    samples = body.op(
-        "GridSample",
-        [value, grid],
-        [images, depth, pixels, taps],
-        work,
-        mode="linear" if linear else "bilinear",
-        padding_mode="zeros",
-        align_corners=0,
-    )
+    grid = body.reshape(body.clip(grid), [-1, pixels, taps, 2], [images, pixels, taps, 2])
+    samples = body.sample(value, grid, linear=linear)
     masks = body.reshape(masks, [-1, 1, pixels, taps], [images, 1, pixels, taps])
     samples = body.op("Mul", [samples, masks], [images, depth, pixels, taps], work)
     sums = body.op("ReduceSum", [samples, body.ints([3])], [images, depth, pixels], work, keepdims=0)
     sums = body.reshape(sums, [-1, g.channels, rows, columns], [batch, g.channels, rows, columns])
     output = body.op("Transpose", [sums], [batch, rows, columns, g.channels], work, perm=[0, 2, 3, 1])
-    if site.dtype != work:
-        output = body.op("Cast", [output], [batch, rows, columns, g.channels], site.dtype, to=int(site.dtype))
-    return output
+    return body.cast(output, dtype)
 
 
-def _inputs(site: _Site, body: Body) -> tuple[ir.Value, ir.Value]:
-    """Value and offset_mask, in the type that is computed in."""
+def _inputs(site: _Site, body: Body) -> tuple[ir.Value, ir.Value, ir.DataType]:
+    """Value and offset_mask in the type that is computed in, and the type that they had."""
     values = [value for value in site.node.inputs if value is not None]
     if site.node.op_type == FUSED:
         channels = site.geometry.channels
@@ -201,11 +173,10 @@ def _inputs(site: _Site, body: Body) -> tuple[ir.Value, ir.Value]:
             body.slice(values[0], 0, channels),
             body.slice(values[0], channels, channels + site.width),
         ]
-    if site.dtype in _HALF_TYPES:
-        wide = ir.DataType.FLOAT
-        values = [body.op("Cast", [value], list(value.shape or ()), wide, to=int(wide)) for value in values]
-    value, vectors = values
-    return value, vectors
+    dtype = values[0].dtype
+    assert dtype is not None
+    value, vectors = (body.cast(each, site.work) for each in values)
+    return value, vectors, dtype
 
 
 def grid_constants(
