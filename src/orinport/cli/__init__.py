@@ -44,6 +44,10 @@ _COMMANDS = {
         "orinport.cli.build:build",
         "Build a bundle with trtexec, here or on a board over ssh, and explain a failure.",
     ),
+    "run": (
+        "orinport.cli.run:run",
+        "Run a network on the board or in ONNX Runtime, and compare its outputs.",
+    ),
     "doctor": (
         "orinport.cli.doctor:doctor",
         "Say what this machine has for the DLA, what is missing, and what slows it.",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from orinport.cli.options import ModelPath, TextFormat, emit, progress
+from orinport.cli.options import BoardOptions, TextFormat, emit, progress
 from orinport.errors import OrinportError
 
 if TYPE_CHECKING:
@@ -18,11 +19,15 @@ if TYPE_CHECKING:
 __all__ = ["classify"]
 
 
+_BOARD = BoardOptions()
+
+
 def classify(
-    model: ModelPath,
+    model: Annotated[Path, Parameter(help="ONNX file, bundle, engine or loadable.")],
     images: Annotated[tuple[Path, ...], Parameter(help="JPEG or PNG files, or folders of them.")],
     /,
     *,
+    board: BoardOptions = _BOARD,
     top: Annotated[int, Parameter(name="--top", help="How many classes to show.")] = 5,
     labels: Annotated[
         Path | None, Parameter(name="--labels", help="Names of the classes, one a line; 1000 classes: ImageNet's.")
@@ -50,25 +55,26 @@ def classify(
     format: TextFormat = "text",
     output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="Write the result to this file.")] = None,
 ) -> int:
-    """Classify pictures with a network such as `dcnv4 export` writes, in ONNX Runtime.
+    """Classify pictures with a network such as `dcnv4 export` writes: in ONNX Runtime, or on the board.
 
     Pictures are turned upright by their EXIF orientation, scaled with bicubic interpolation and normalised with
     ImageNet's mean and standard deviation. Exit status: 0, 1 if a picture could not be read, 2 if the network or the
     options are unusable.
     """
-    from orinport.dcnv4.classifier import Classifier, read_labels, true_classes
+    from orinport.dcnv4.classifier import true_classes
 
     if top < 1:
         raise OrinportError(f"{top} classes show nothing.", "Use --top 1 or more.")
     if accuracy and (len(images) != 1 or not images[0].is_dir()):
         raise OrinportError("--accuracy needs exactly one folder.")
     paths = _paths(images)
-    classifier = Classifier(model, size=size, labels=None if labels is None else read_labels(labels))
-    truths = true_classes(paths, images[0], classifier.labels, classifier.classes) if accuracy else {}
     rows: list[dict[str, Any]] = []
     failures: list[dict[str, Any]] = []
-    for row in _run(classifier, paths, resize, max(top, 5) if accuracy else top):
-        (failures if "error" in row else rows).append(row)
+    with ExitStack() as stack:
+        classifier = _open(model, board, size, labels, stack)
+        truths = true_classes(paths, images[0], classifier.labels, classifier.classes) if accuracy else {}
+        for row in _run(classifier, paths, resize, max(top, 5) if accuracy else top):
+            (failures if "error" in row else rows).append(row)
     progress("")
     document: dict[str, Any] = {"schema_version": 1, "model": str(model), "weights": classifier.weights}
     if accuracy:
@@ -84,6 +90,30 @@ def classify(
     else:
         emit(_text(classifier, document, top), output, *read)
     return 1 if failures else 0
+
+
+def _open(model: Path, board: BoardOptions, size: int | None, labels: Path | None, stack: ExitStack) -> Classifier:
+    """The classifier, in ONNX Runtime or on the board; `stack` gives the board back."""
+    from orinport.dcnv4.classifier import Classifier, read_labels
+
+    names = None if labels is None else read_labels(labels)
+    if not model.is_dir() and board.backend in ("auto", "onnxruntime") and model.suffix.lower() == ".onnx":
+        return Classifier(model, size=size, labels=names)
+    from orinport.running import RunOptions, open_network
+
+    options = RunOptions(
+        backend=board.backend,
+        model=board.network,
+        scales=board.scales,
+        input_formats=board.input_formats,
+        output_formats=board.output_formats,
+        dla_core=board.dla_core,
+        plugins=board.plugins,
+    )
+    network = stack.enter_context(open_network(model, options))
+    if network.job.model is None:
+        raise OrinportError("An engine does not say what pictures it takes.", "Give --model: the ONNX file of it.")
+    return Classifier(network.job.model, size=size, labels=names, run=network.single)
 
 
 def _paths(images: tuple[Path, ...]) -> list[Path]:

@@ -14,6 +14,7 @@ from orinport.report.style import COLOUR, PLAIN, Style
 from orinport.targets import DEFAULT_TARGET
 
 __all__ = [
+    "BoardOptions",
     "ModelOptions",
     "ModelPath",
     "PlacementOptions",
@@ -65,6 +66,50 @@ class ModelOptions:
             name=["--shapes", "-s"],
             consume_multiple=False,
             help="Input shapes: x:1x3x224x224 or x:1,3,224,224 or x:[1,3,224,224]; may be given several times.",
+        ),
+    ] = ()
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class BoardOptions:
+    """What runs a network, and what an engine or loadable without its bundle does not say."""
+
+    backend: Annotated[
+        Literal["auto", "tensorrt", "cudla", "onnxruntime"],
+        Parameter(
+            name=["--backend", "-b"],
+            help="tensorrt: an engine, through TensorRT's Python package; cudla: a standalone loadable; "
+            "onnxruntime: the ONNX file, on this machine's CPU; auto: what is there.",
+        ),
+    ] = "auto"
+    dla_core: Annotated[int, Parameter(name="--dla-core", help="DLA core that runs the engine or loadable.")] = 0
+    network: Annotated[
+        Path | None, Parameter(name="--model", help="The ONNX file that the engine or loadable was built from.")
+    ] = None
+    scales: Annotated[
+        Path | None,
+        Parameter(name="--scales", help="Of INT8 edges: a calibration cache or JSON; a bundle has its own."),
+    ] = None
+    input_formats: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--input-formats", negative="", consume_multiple=False, help="TYPE:FORMAT of a loadable's input."
+        ),
+    ] = ()
+    output_formats: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--output-formats", negative="", consume_multiple=False, help="TYPE:FORMAT of a loadable's output."
+        ),
+    ] = ()
+    plugins: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--plugin",
+            negative="",
+            consume_multiple=False,
+            help="Plugin library of the engine; may be given several times.",
         ),
     ] = ()
 

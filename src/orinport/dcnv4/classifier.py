@@ -18,7 +18,7 @@ from orinport.files import read_bounded
 from orinport.model.runtime import open_session
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import onnx
@@ -69,24 +69,33 @@ def read_labels(path: Path) -> Labels:
 
 
 class Classifier:
-    """A network with one input (N, 3, H, W) of floats and one output (N, classes), in ONNX Runtime.
+    """A network with one input (N, 3, H, W) of floats and one output (N, classes), in ONNX Runtime or on a board.
 
-    DCNv4 operators are run in their portable form. `size` is needed only if the network leaves it open. Raises
-    OrinportError if the network is no such classifier, or the labels are not as many as its classes.
+    DCNv4 operators are run in their portable form. `size` is needed only if the network leaves it open. `run` takes a
+    batch to its logits where it is not ONNX Runtime that runs the network in `path`. Raises OrinportError if the
+    network is no such classifier, or the labels are not as many as its classes.
     """
 
-    def __init__(self, path: Path, *, size: int | None = None, labels: Labels | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        size: int | None = None,
+        labels: Labels | None = None,
+        run: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
+    ) -> None:
         model = load_any(path)
-        _require_picture_input(model.ir)
+        self._input = _picture_input(model.ir)
+        if run is None:
+            _require_one_output(model.ir)
         facts = model.ir.metadata_props
         self.weights = facts.get("orinport.weights", "")
-        proto = ir.to_proto(model.ir)
-        self._session = _session(portable_proto(proto) if custom_nodes(model.ir) else proto)
-        self._input = self._session.get_inputs()[0]
+        self._run = run or _in_onnxruntime(model.ir)
         given = facts.get("orinport.size", "")
         self.size = self._picture_size(size, int(given) if given.isdecimal() else None)
-        self._dtype = np.float16 if self._input.type == "tensor(float16)" else np.float32
-        classes = self._session.get_outputs()[0].shape[-1]
+        self._dtype = np.float16 if self._input.dtype == ir.DataType.FLOAT16 else np.float32
+        shape = None if run is not None else model.ir.graph.outputs[0].shape
+        classes = None if shape is None else shape[1]
         self.classes = classes if isinstance(classes, int) else len(self._logits([np.zeros((3, *self.size))])[0])
         if labels is None and self.classes == _IMAGENET_CLASSES:
             labels = imagenet_labels()
@@ -100,7 +109,7 @@ class Classifier:
         return self.weights.startswith("random")
 
     def _picture_size(self, asked: int | None, noted: int | None) -> tuple[int, int]:
-        fixed = [dim if isinstance(dim, int) else None for dim in self._input.shape[2:]]
+        fixed = [dim if isinstance(dim, int) else None for dim in self._input.shape[2:]]  # type: ignore[index]
         height, width = (dim or asked or noted or _DEFAULT_SIZE for dim in fixed)
         if asked is not None and (height, width) != (asked, asked):
             raise OrinportError(f"The network takes {height} x {width} pixels, not {asked} x {asked}.")
@@ -129,7 +138,7 @@ class Classifier:
 
     @property
     def _fixed_batch(self) -> int | None:
-        first = self._input.shape[0]
+        first = self._input.shape[0]  # type: ignore[index]
         return first if isinstance(first, int) else None
 
     def _name(self, index: int) -> str:
@@ -145,7 +154,7 @@ class Classifier:
             padded = (
                 batch if fixed is None else np.concatenate([batch, np.zeros_like(batch[:1]).repeat(step, 0)])[:step]
             )
-            output = self._session.run(None, {self._input.name: padded})[0]
+            output = self._run(padded)
             results.extend(output[: len(batch)].reshape(len(batch), -1).astype(np.float64))
         return results
 
@@ -182,19 +191,36 @@ def true_class(path: Path, root: Path, labels: Labels | None, classes: int) -> i
     )
 
 
-def _require_picture_input(model: ir.Model) -> None:
+def _picture_input(model: ir.Model) -> ir.Value:
+    """The network's only input, for pictures."""
     inputs = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
     first = inputs[0] if inputs else None
     dims = None if first is None or first.shape is None else [d if isinstance(d, int) else None for d in first.shape]
     wanted = first is not None and first.dtype in (ir.DataType.FLOAT, ir.DataType.FLOAT16)
-    if len(inputs) != 1 or dims is None or len(dims) != 4 or dims[1] != 3 or not wanted:
+    if first is None or len(inputs) != 1 or dims is None or len(dims) != 4 or dims[1] != 3 or not wanted:
         shown = ", ".join(f"{value.name} {value.shape}" for value in inputs[:3])
         raise OrinportError(f"The network is no classifier of pictures: its inputs are {shown or 'none'}.")
+    return first
+
+
+def _require_one_output(model: ir.Model) -> None:
     if len(model.graph.outputs) != 1:
         raise OrinportError(f"The network is no classifier: it has {len(model.graph.outputs)} outputs.")
     shape = model.graph.outputs[0].shape
     if shape is not None and (len(shape) < 2 or any(dim not in (1,) for dim in list(shape)[2:])):
         raise OrinportError(f"The network is no classifier: its output has shape {shape}, not (N, classes).")
+
+
+def _in_onnxruntime(model: ir.Model) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    proto = ir.to_proto(model)
+    session = _session(portable_proto(proto) if custom_nodes(model) else proto)
+    name = session.get_inputs()[0].name
+
+    def run(batch: NDArray[Any]) -> NDArray[Any]:
+        found: NDArray[Any] = session.run(None, {name: batch})[0]
+        return found
+
+    return run
 
 
 def _session(proto: onnx.ModelProto) -> Any:

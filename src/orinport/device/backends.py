@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orinport.device.cuda_driver import CudaDriver
-from orinport.device.cudla_session import CudlaSession
+from orinport.device.cudla_session import CudlaSession, CudlaTensor
 from orinport.device.tensor_layout import TensorLayout
 from orinport.device.tensorrt_engine import Engine
 from orinport.errors import OrinportError, first_line
 from orinport.files import read_bounded
 from orinport.model.layer import DType
 from orinport.model.runtime import open_session
+from orinport.precision.data import InputSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from orinport.targets.target import Platform
 
-__all__ = ["Backend", "CudlaBackend", "Edge", "OnnxBackend", "RunTimes", "TensorRTBackend"]
+__all__ = ["Backend", "CudlaBackend", "Edge", "OnnxBackend", "TensorRTBackend"]
 
 Arrays = dict[str, "NDArray[Any]"]
 
@@ -43,17 +44,11 @@ class Edge:
     """What is known of an input or output before it runs: from a bundle's report, or from the command line."""
 
     name: str
+    """Empty: the loadable's, by its place."""
     shape: tuple[int, ...]
+    """Empty: the loadable's."""
     dtype: DType
     format: str
-
-
-@dataclass(frozen=True, slots=True)
-class RunTimes:
-    """Times of single inferences in us, and what they span."""
-
-    us: tuple[float, ...]
-    what: str
 
 
 class Backend(ABC):
@@ -65,6 +60,12 @@ class Backend(ABC):
     """Software and device, for people."""
     spans: str
     """What a time is the time of."""
+
+    inputs: tuple[str, ...] = ()
+    """Names of the inputs."""
+    outputs: tuple[str, ...] = ()
+    specs: tuple[InputSpec, ...] = ()
+    """What the inputs are fed as: real values wherever the device computes with them."""
 
     def __init__(self) -> None:
         self.us: list[float] = []
@@ -101,22 +102,35 @@ class OnnxBackend(Backend):
         except Exception as error:  # onnxruntime has no class of its own for these
             raise OrinportError(f"ONNX Runtime does not run the network: {first_line(error)}") from error
         self.description = f"ONNX Runtime {onnxruntime.__version__} on the CPU"
+        self.inputs = tuple(each.name for each in self._session.get_inputs())
+        self.outputs = tuple(each.name for each in self._session.get_outputs())
 
     def run(self, feeds: Mapping[str, NDArray[Any]], *, warm_up: int = 0, repeat: int = 1) -> Arrays:
-        names = [output.name for output in self._session.get_outputs()]
+        given = {each.name: _as_type(_fed(feeds, each.name), each.type) for each in self._session.get_inputs()}
         found: list[Any] = []
         try:
             for number in range(warm_up + max(1, repeat)):
                 start = time.perf_counter()
-                found = self._session.run(names, dict(feeds))
+                found = self._session.run(list(self.outputs), given)
                 if number >= warm_up:
                     self.us.append((time.perf_counter() - start) * 1e6)
         except Exception as error:  # onnxruntime has no class of its own for these
             raise OrinportError(f"ONNX Runtime does not run the network: {first_line(error)}") from error
-        return dict(zip(names, found, strict=True))
+        return dict(zip(self.outputs, found, strict=True))
 
     def close(self) -> None:
         self._session = None
+
+
+_REAL = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
+
+
+def _as_type(array: NDArray[Any], kind: str) -> NDArray[Any]:
+    """Real values in the type that the network takes; everything else as it is."""
+    if array.dtype.kind != "f" or kind not in _REAL:
+        return array
+    converted: NDArray[Any] = array.astype(_REAL[kind], copy=False)
+    return converted
 
 
 class TensorRTBackend(Backend):
@@ -149,6 +163,9 @@ class TensorRTBackend(Backend):
             }
             self._buffers = {name: self._cuda.allocate(layout.size) for name, layout in self._layouts.items()}
             self._engine.bind({name: buffer.address for name, buffer in self._buffers.items()})
+            self.specs = tuple(_spec(self._layouts[tensor.name]) for tensor in self._engine.inputs)
+            self.inputs = tuple(spec.name for spec in self.specs)
+            self.outputs = tuple(tensor.name for tensor in self._engine.outputs)
             self.description = f"TensorRT {self._engine.version} on {self._cuda.device_name}"
         except BaseException:
             self.close()
@@ -194,14 +211,15 @@ class CudlaBackend(Backend):
     def __init__(
         self,
         path: Path,
-        inputs: Sequence[Edge],
-        outputs: Sequence[Edge],
+        inputs: Sequence[Edge] | None,
+        outputs: Sequence[Edge] | None,
         *,
         scales: Mapping[str, float],
         platform: Platform,
         dla_core: int = 0,
         statistics: bool = False,
     ) -> None:
+        """Without `inputs` or `outputs` the loadable's own descriptors count, where they leave no doubt."""
         super().__init__()
         content = _content(path)
         self._cuda: CudaDriver | None = CudaDriver()
@@ -213,6 +231,9 @@ class CudlaBackend(Backend):
                 self._matched(outputs, "output", scales, platform),
             )
             self._in, self._out = layouts
+            self.specs = tuple(_spec(layout) for layout in self._in.values())
+            self.inputs = tuple(spec.name for spec in self.specs)
+            self.outputs = tuple(layout.name for layout in self._out.values())
             self.description = f"cuDLA {self._session.version}, DLA core {dla_core} (hardware {self._session.hardware})"
         except BaseException:
             self.close()
@@ -239,7 +260,7 @@ class CudlaBackend(Backend):
             self._cuda = None
 
     def _matched(
-        self, edges: Sequence[Edge], kind: str, scales: Mapping[str, float], platform: Platform
+        self, given: Sequence[Edge] | None, kind: str, scales: Mapping[str, float], platform: Platform
     ) -> dict[str, TensorLayout]:
         """Layouts by the loadable's own names: equal names, or cut to a descriptor's length, or the only one.
 
@@ -247,21 +268,20 @@ class CudlaBackend(Backend):
         """
         assert self._session is not None
         tensors = self._session.inputs if kind == "input" else self._session.outputs
+        edges = [_described(tensor) for tensor in tensors] if given is None else given
         if len(tensors) != len(edges):
             raise OrinportError(f"The loadable has {len(tensors)} {kind}s, and the network {len(edges)}.")
         layouts = {}
-        for tensor in tensors:
-            near = [edge for edge in edges if _cut(edge.name) == tensor.name]
-            chosen = near[0] if len(near) == 1 else (edges[0] if len(edges) == 1 else None)
+        for index, tensor in enumerate(tensors):
+            chosen = _match(tensor.name, index, edges)
             if chosen is None:
                 raise OrinportError(f"The loadable's {kind} {tensor.name!r} is none of the network's.")
-            layout = TensorLayout(
-                chosen.name, chosen.shape, chosen.dtype, chosen.format, scales.get(chosen.name), platform
-            )
+            name, shape = chosen.name or tensor.name, chosen.shape or tensor.shape
+            layout = TensorLayout(name, shape, chosen.dtype, chosen.format, scales.get(name), platform)
             if layout.size != tensor.size:
-                given = f"{chosen.dtype.value}:{chosen.format} of {'x'.join(map(str, chosen.shape))}"
+                asked = f"{chosen.dtype.value}:{chosen.format} of {'x'.join(map(str, shape))}"
                 raise OrinportError(
-                    f"The loadable has {tensor.size} bytes for {tensor.name!r}, and {given} takes {layout.size}; it "
+                    f"The loadable has {tensor.size} bytes for {tensor.name!r}, and {asked} takes {layout.size}; it "
                     f"says {tensor.data_type}, {tensor.data_format}, {tensor.data_category}, strides {tensor.strides}.",
                     "Give its formats with --input-formats and --output-formats.",
                 )
@@ -269,10 +289,41 @@ class CudlaBackend(Backend):
         return layouts
 
 
+def _spec(layout: TensorLayout) -> InputSpec:
+    real = layout.dtype is DType.FP16 or (layout.dtype is DType.INT8 and layout.scale is not None)
+    return InputSpec(layout.name, layout.shape, "float32" if real else layout.numpy_dtype.name)
+
+
+def _match(name: str, index: int, edges: Sequence[Edge]) -> Edge | None:
+    """The edge of this name, cut or not; one without a name is meant by its place; an only one is meant anyhow."""
+    near = [edge for edge in edges if _cut(edge.name) == name]
+    if len(near) == 1:
+        return near[0]
+    if len(edges) == 1 or not edges[index].name:
+        return edges[index]
+    return None
+
+
 def _cut(name: str) -> str:
     from orinport.device.cudla_api import DESCRIPTOR_NAME_LENGTH
 
     return name.encode("utf-8")[:DESCRIPTOR_NAME_LENGTH].decode("utf-8", "replace")
+
+
+_DESCRIBED = {("INT8", "NCXHWX"): (DType.INT8, "chw32"), ("HALF", "NCXHWX"): (DType.FP16, "chw16")}
+"""Packed feature maps: the only formats that TensorRT documents for loadables with channels side by side."""
+
+
+def _described(tensor: CudlaTensor) -> Edge:
+    """What a descriptor says by itself. Raises OrinportError where it does not settle the format."""
+    found = _DESCRIBED.get((tensor.data_type, tensor.data_format))
+    if found is None or tensor.data_category != "FEATURE":
+        raise OrinportError(
+            f"The descriptor of {tensor.name!r} leaves its format open: {tensor.data_type}, {tensor.data_format}, "
+            f"{tensor.data_category}.",
+            "Give --input-formats and --output-formats, or run the bundle.",
+        )
+    return Edge(tensor.name, tensor.shape, *found)
 
 
 def _fed(feeds: Mapping[str, NDArray[Any]], name: str) -> NDArray[Any]:

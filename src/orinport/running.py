@@ -1,0 +1,487 @@
+"""`run`: a network on the board (TensorRT or cuDLA) or in ONNX Runtime, and how far its outputs are from the original.
+
+A bundle is run through its record: inputs have the shapes of the original network, moved edges are applied on the way
+in and out, INT8 edges are quantised with the bundle's scales, and a tail that was cut off runs in ONNX Runtime.
+"""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orinport.device.backends import Backend, CudlaBackend, Edge, OnnxBackend, TensorRTBackend
+from orinport.device.bundle import Workspace
+from orinport.device.record import BundleRecord, read_record
+from orinport.device.tensor_layout import known_formats
+from orinport.emulation import MIN_SNR, open_samples
+from orinport.errors import OrinportError
+from orinport.model.layer import DType
+from orinport.model.load import load
+from orinport.model.model import shape_of
+from orinport.model.save import to_proto
+from orinport.precision.cache import read_scales
+from orinport.precision.data import DataSpec, open_data
+from orinport.precision.emulate_measure import snr_of
+from orinport.rewrites.edges import board_feed
+from orinport.rewrites.runnable import runnable
+from orinport.targets import load_target
+from orinport.targets.target import Platform
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import TracebackType
+
+    from numpy.typing import NDArray
+
+    from orinport.model.model import Model
+    from orinport.precision.data import InputSpec
+    from orinport.rewrites.edges import EdgeMapping
+
+__all__ = ["BACKENDS", "OpenNetwork", "OutputRow", "RunOptions", "RunReport", "open_network", "run_network"]
+
+Arrays = dict[str, "NDArray[Any]"]
+
+BACKENDS = ("auto", "tensorrt", "cudla", "onnxruntime")
+_SUFFIXES = {
+    ".onnx": "onnxruntime",
+    ".engine": "tensorrt",
+    ".plan": "tensorrt",
+    ".trt": "tensorrt",
+    ".loadable": "cudla",
+    ".dla": "cudla",
+}
+_FILES = {"tensorrt": "model.engine", "cudla": "model.loadable", "onnxruntime": "model.onnx"}
+_CLOCK = "sys/kernel/debug/bpmp/debug/clk/nafll_dla{core}_core/rate"
+"""Of a Jetson, in Hz; readable by root."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """On what, with what, and what is asked."""
+
+    backend: str = "auto"
+    data: str | None = None
+    """Samples as `quantize` takes them; random inputs without."""
+    preprocess: Path | None = None
+    cases: int = 3
+    """How many samples, from the first on; 0 for all of the data."""
+    seed: int = 0
+    scales: Path | None = None
+    """Of INT8 inputs and outputs; a bundle has its own."""
+    model: Path | None = None
+    """The network that an engine or loadable was built from, where it is not in a bundle."""
+    reference: Path | None = None
+    """What to compare with; by default the network that was built."""
+    compare: bool = True
+    input_formats: tuple[str, ...] = ()
+    """`type:format` of each input of a loadable that comes without its bundle."""
+    output_formats: tuple[str, ...] = ()
+    platform: Platform = Platform.ORIN
+    dla_core: int = 0
+    plugins: tuple[str, ...] = ()
+    warm_up: int = 3
+    repeat: int = 10
+    """Timed inferences of each sample."""
+    min_snr: float = MIN_SNR
+    save: Path | None = None
+    """A new folder for the outputs."""
+    statistics: Path | None = None
+    """A CSV file for cuDLA's layer statistics."""
+    dla_mhz: int | None = None
+    """The DLA's clock; by default the board is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRow:
+    """One output against the reference, over all samples."""
+
+    name: str
+    shape: tuple[int, ...]
+    snr_db: float
+    max_abs: float
+    """Largest difference."""
+    broken: int
+    """Values that are finite in the reference alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """What ran, how long it took, and how its outputs compare."""
+
+    network: str
+    backend: str
+    device: str
+    samples: int
+    source: str
+    reference: str
+    """Empty if nothing was compared."""
+    rows: tuple[OutputRow, ...]
+    us: tuple[float, ...]
+    """Times of single inferences."""
+    spans: str
+    """What they are the times of."""
+    min_snr: float
+    files: tuple[Path, ...] = ()
+    """What was written."""
+
+    def wrong(self, row: OutputRow) -> bool:
+        """The output is too far from the reference."""
+        return row.snr_db < self.min_snr or row.broken > 0
+
+    @property
+    def good(self) -> bool:
+        """No output is too far from the reference."""
+        return not any(self.wrong(row) for row in self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What is run: the file for the backend, and what belongs to it."""
+
+    kind: str
+    file: Path
+    model: Path | None
+    record: BundleRecord | None = None
+    tail: Path | None = None
+    scales: Path | None = None
+
+
+class OpenNetwork:
+    """A network on its backend; a context manager.
+
+    `run` has the shapes of the board's network, `finish` turns what it gives into what the original network gives.
+    """
+
+    def __init__(self, path: Path, options: RunOptions) -> None:
+        self.options = options
+        self.job = _resolve(path, options)
+        self.name = path.name
+        self.edges: tuple[EdgeMapping, ...] = () if self.job.record is None else self.job.record.edges
+        self.model: Model | None = None if self.job.model is None else load(self.job.model)
+        self._stack = ExitStack()
+        with ExitStack() as stack:
+            self.backend = stack.enter_context(_open_backend(self.job, self.model, options))
+            self.tail = None
+            if self.job.tail is not None:
+                self.tail = stack.enter_context(_onnx(load(self.job.tail)))
+            self._stack = stack.pop_all()
+
+    def __enter__(self) -> OpenNetwork:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give everything back."""
+        self._stack.close()
+
+    def run(self, feeds: Mapping[str, NDArray[Any]], *, warm_up: int = 0, repeat: int = 1) -> Arrays:
+        """The board's outputs of the board's inputs."""
+        return self.backend.run(feeds, warm_up=warm_up, repeat=repeat)
+
+    def single(self, array: NDArray[Any]) -> NDArray[Any]:
+        """The original network's only output of its only input. Raises OrinportError if there are more."""
+        if len(self.backend.inputs) != 1:
+            raise OrinportError(f"The network has {len(self.backend.inputs)} inputs.", "It has to have one.")
+        sample: Mapping[str, NDArray[Any]] = {self.backend.inputs[0]: array}
+        feed = board_feed(self.edges)
+        sample = sample if feed is None else feed(sample)
+        found = self.finish(self.run(sample), sample)
+        names = list(found) if self.tail is None else list(self.tail.outputs)
+        if len(names) != 1:
+            raise OrinportError(f"The network has {len(names)} outputs: {', '.join(names)}.", "It has to have one.")
+        return found[names[0]]
+
+    def finish(self, outputs: Arrays, feeds: Mapping[str, NDArray[Any]]) -> Arrays:
+        """The original network's outputs: through the tail, where one was cut off, and back through moved edges."""
+        found = dict(outputs)
+        if self.tail is not None:
+            known = {**feeds, **outputs}
+            found |= self.tail.run({name: known[name] for name in self.tail.inputs if name in known})
+        moved = {edge.name: edge for edge in self.edges if edge.kind == "output"}
+        return {name: moved[name].from_board(array) if name in moved else array for name, array in found.items()}
+
+
+def open_network(path: Path, options: RunOptions | None = None) -> OpenNetwork:
+    """Open a bundle, an engine, a loadable or an ONNX file. Raises OrinportError for what is missing or unfit."""
+    return OpenNetwork(path, options or RunOptions())
+
+
+def run_network(
+    path: Path, options: RunOptions | None = None, *, progress: Callable[[str], None] | None = None
+) -> RunReport:
+    """Run a network on samples, compare every output with the reference, and write what was asked for.
+
+    The reference runs in ONNX Runtime: the network that was built, or `options.reference`, which takes the original
+    inputs. Files appear whole or not at all. Raises OrinportError.
+    """
+    chosen = options or RunOptions()
+    _require_free(chosen)
+    with ExitStack() as stack:
+        network = stack.enter_context(open_network(path, chosen))
+        if chosen.statistics is not None and not isinstance(network.backend, CudlaBackend):
+            raise OrinportError(
+                "Layer statistics come from cuDLA.",
+                "Run a loadable, or profile the engine with trtexec --exportProfile.",
+            )
+        frequency = _dla_mhz(chosen) if chosen.statistics is not None else 0
+        reference = _reference(network, chosen, stack)
+        samples, source = _samples(network, chosen)
+        had: list[Arrays] = []
+        wanted: list[Arrays] = []
+        finished: list[Arrays] = []
+        for number, sample in enumerate(samples, 1):
+            if progress is not None:
+                progress(f"sample {number} of {len(samples)}")
+            outputs = network.run(sample, warm_up=chosen.warm_up, repeat=chosen.repeat)
+            finished.append(network.finish(outputs, sample))
+            if reference is not None:
+                original = chosen.reference is not None
+                had.append(finished[-1] if original else outputs)
+                wanted.append(reference.run(_original(sample, network.edges) if original else sample))
+        files = _write(network, chosen, finished, frequency)
+        return RunReport(
+            network.name,
+            network.backend.name,
+            network.backend.description,
+            len(samples),
+            source,
+            "" if reference is None else str(chosen.reference or network.job.model),
+            _rows(wanted, had),
+            tuple(network.backend.us),
+            network.backend.spans,
+            chosen.min_snr,
+            files,
+        )
+
+
+# ---------------------------------------------------------------------------------------------- what is run
+
+
+def _resolve(path: Path, options: RunOptions) -> _Job:
+    if options.backend not in BACKENDS:
+        raise OrinportError(f"{options.backend!r} is no backend.", f"Use one of {', '.join(BACKENDS)}.")
+    if path.is_dir():
+        return _bundle(path, options)
+    if not path.is_file():
+        raise OrinportError(f"There is no file or bundle {str(path)!r}.")
+    kind = options.backend if options.backend != "auto" else _SUFFIXES.get(path.suffix.lower(), "")
+    if not kind:
+        raise OrinportError(f"It is not known what {str(path)!r} is.", "Say it with --backend tensorrt or cudla.")
+    is_model = path.suffix.lower() == ".onnx"
+    if is_model is not (kind == "onnxruntime"):
+        raise OrinportError(
+            f"{str(path)!r} cannot be run with {kind}.", "Build a bundle first, or run the ONNX file with onnxruntime."
+        )
+    return _Job(kind, path, path if is_model else options.model, scales=options.scales)
+
+
+def _bundle(folder: Path, options: RunOptions) -> _Job:
+    record = read_record(folder / "report.json")
+    kind = options.backend
+    if kind == "auto":
+        kind = next((name for name in ("tensorrt", "cudla") if (folder / _FILES[name]).is_file()), "")
+    if not kind or not (folder / _FILES[kind]).is_file():
+        missing = f"no {_FILES[kind]}" if kind else "neither model.engine nor model.loadable"
+        raise OrinportError(
+            f"{str(folder)!r} holds {missing}.",
+            "Build it on the board with orinport build; --backend onnxruntime runs model.onnx here.",
+        )
+    own = (folder / name for name in ("scales.json", "calibration.cache"))
+    scales = options.scales or next((path for path in own if path.is_file()), None)
+    tail = folder / "tail.onnx"
+    return _Job(kind, folder / _FILES[kind], folder / "model.onnx", record, tail if tail.is_file() else None, scales)
+
+
+def _open_backend(job: _Job, model: Model | None, options: RunOptions) -> Backend:
+    if job.kind == "onnxruntime":
+        assert model is not None
+        return _onnx(model)
+    scales = {} if job.scales is None else {n: s.value for n, s in read_scales(job.scales).tensors.items()}
+    platform = options.platform
+    if job.record is not None:
+        platform = load_target(job.record.target).platform
+    if job.kind == "tensorrt":
+        return TensorRTBackend(
+            job.file, scales=scales, platform=platform, dla_core=options.dla_core, plugins=options.plugins
+        )
+    return CudlaBackend(
+        job.file,
+        _edges(job, model, options.input_formats, is_input=True),
+        _edges(job, model, options.output_formats, is_input=False),
+        scales=scales,
+        platform=platform,
+        dla_core=options.dla_core,
+        statistics=options.statistics is not None,
+    )
+
+
+def _onnx(model: Model) -> OnnxBackend:
+    return OnnxBackend(runnable(to_proto(model)).SerializeToString())
+
+
+def _edges(job: _Job, model: Model | None, given: Sequence[str], *, is_input: bool) -> list[Edge] | None:
+    """What is known of a loadable's inputs or outputs: formats as given or in the bundle, shapes of the network."""
+    values = [] if model is None else list(model.graph.inputs if is_input else model.graph.outputs)
+    shapes = {value.name or "": shape_of(value) for value in values}
+    if given:
+        names = list(shapes) if len(shapes) == len(given) else [""] * len(given)
+        return [Edge(name, _fixed(shapes.get(name)), *_spelled(text)) for name, text in zip(names, given, strict=True)]
+    if job.record is None:
+        return None
+    formats = job.record.inputs if is_input else job.record.outputs
+    return [Edge(name, _fixed(shapes.get(name)), *_spelled(f"{dtype}:{layout}")) for name, dtype, layout in formats]
+
+
+def _fixed(shape: Any) -> tuple[int, ...]:
+    return tuple(int(dim) for dim in shape) if shape is not None and all(isinstance(d, int) for d in shape) else ()
+
+
+def _spelled(text: str) -> tuple[DType, str]:
+    kind, _, layout = text.partition(":")
+    if layout not in known_formats() or kind not in [each.value for each in DType]:
+        raise OrinportError(
+            f"{text!r} is no element type and format.", f"Write int8:chw32; formats are {', '.join(known_formats())}."
+        )
+    return DType(kind), layout
+
+
+# ---------------------------------------------------------------------------------------------- what it is fed
+
+
+def _samples(network: OpenNetwork, options: RunOptions) -> tuple[list[Mapping[str, NDArray[Any]]], str]:
+    if network.model is not None:
+        return open_samples(
+            network.model,
+            network.edges,
+            data=options.data,
+            preprocess=options.preprocess,
+            cases=options.cases,
+            seed=options.seed,
+        )
+    specs = network.backend.specs
+    if options.data is None:
+        rng = np.random.default_rng(options.seed)
+        return [_random(specs, rng) for _ in range(max(1, options.cases))], "random inputs"
+    opened = open_data(DataSpec(options.data, specs, "" if options.preprocess is None else str(options.preprocess)))
+    count = min(len(opened), options.cases) if options.cases > 0 else len(opened)
+    return [opened[index] for index in range(count)], options.data
+
+
+def _random(specs: Sequence[InputSpec], rng: np.random.Generator) -> Arrays:
+    arrays: Arrays = {}
+    for spec in specs:
+        dtype = np.dtype(spec.dtype)
+        if dtype.kind == "f":
+            arrays[spec.name] = rng.standard_normal(spec.shape).astype(dtype)
+        else:
+            arrays[spec.name] = rng.integers(0, 2 if dtype.kind == "b" else 100, spec.shape).astype(dtype)
+    return arrays
+
+
+def _original(sample: Mapping[str, NDArray[Any]], edges: Sequence[EdgeMapping]) -> Arrays:
+    moved = {edge.name: edge for edge in edges if edge.kind == "input"}
+    return {name: moved[name].from_board(array) if name in moved else array for name, array in sample.items()}
+
+
+# ---------------------------------------------------------------------------------------------- what comes of it
+
+
+def _reference(network: OpenNetwork, options: RunOptions, stack: ExitStack) -> Backend | None:
+    if options.reference is not None:
+        return stack.enter_context(_onnx(load(options.reference)))
+    if not options.compare or network.model is None or network.job.kind == "onnxruntime":
+        return None
+    return stack.enter_context(_onnx(network.model))
+
+
+def _rows(wanted: Sequence[Arrays], had: Sequence[Arrays]) -> tuple[OutputRow, ...]:
+    if not wanted:
+        return ()
+    missing = [name for name in wanted[0] if name not in had[0]]
+    if missing:
+        raise OrinportError(
+            f"The reference's output {missing[0]!r} is not among those that ran: {', '.join(had[0])}.",
+            "Is it the same network?",
+        )
+    rows = []
+    for name, first in wanted[0].items():
+        pairs = [(each[name], other[name]) for each, other in zip(wanted, had, strict=True)]
+        for left, right in pairs:
+            if left.shape != right.shape:
+                raise OrinportError(
+                    f"The output {name!r} has the shape {right.shape}, and the reference's {left.shape}."
+                )
+        snr = snr_of([{name: left} for left, _ in pairs], [{name: right} for _, right in pairs])
+        largest, broken = 0.0, 0
+        for left, right in pairs:
+            left, right = left.astype(np.float64), right.astype(np.float64)
+            both = np.isfinite(left) & np.isfinite(right)
+            broken += int((np.isfinite(left) & ~np.isfinite(right)).sum())
+            if both.any():
+                largest = max(largest, float(np.abs(left[both] - right[both]).max()))
+        rows.append(OutputRow(name, tuple(first.shape), snr, largest, broken))
+    return tuple(rows)
+
+
+def _require_free(options: RunOptions) -> None:
+    if options.save is not None and options.save.exists():
+        raise OrinportError(f"{str(options.save)!r} exists.", "Give --save a new folder.")
+    if options.cases < 0 or options.repeat < 1 or options.warm_up < 0:
+        raise OrinportError(
+            "The numbers of samples, repetitions and warm-ups cannot be negative, nor repetitions zero."
+        )
+
+
+def _write(network: OpenNetwork, options: RunOptions, finished: Sequence[Arrays], frequency: int) -> tuple[Path, ...]:
+    files: list[Path] = []
+    try:
+        if options.save is not None:
+            with Workspace(options.save) as scratch:
+                for number, outputs in enumerate(finished):
+                    np.savez(scratch / f"{number}.npz", allow_pickle=False, **outputs)
+                shutil.copytree(scratch, options.save)
+            files.append(options.save)
+        if options.statistics is not None:
+            assert isinstance(network.backend, CudlaBackend)
+            files += _write_statistics(options.statistics, network.backend.statistics(frequency))
+    except OSError as error:
+        raise OrinportError(f"{str(error.filename)!r} cannot be written: {error.strerror}.") from error
+    return tuple(files)
+
+
+def _write_statistics(path: Path, texts: Sequence[str]) -> list[Path]:
+    """One file a text: FILE.csv, FILE1.csv, ..."""
+    files = []
+    for number, text in enumerate(texts):
+        target = path if number == 0 else path.with_name(f"{path.stem}{number}{path.suffix}")
+        partial = target.with_name(f".{target.name}.partial")
+        try:
+            partial.write_text(text, encoding="utf-8")
+            files.append(partial.replace(target))
+        finally:
+            partial.unlink(missing_ok=True)
+    return files
+
+
+def _dla_mhz(options: RunOptions, root: Path = Path("/")) -> int:
+    """The DLA's clock in MHz, which turns its cycles into times."""
+    if options.dla_mhz is not None:
+        if options.dla_mhz < 1:
+            raise OrinportError(f"{options.dla_mhz} MHz is no clock.")
+        return options.dla_mhz
+    path = root / _CLOCK.format(core=options.dla_core)
+    try:
+        return round(int(path.read_text(encoding="ascii").strip()) / 1e6)
+    except (OSError, ValueError):
+        raise OrinportError(
+            f"The DLA's clock cannot be read from {str(path)!r}.", "Run as root, or give it with --dla-mhz."
+        ) from None
