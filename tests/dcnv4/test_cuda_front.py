@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 
 import pytest
 
@@ -119,6 +120,18 @@ def test_choices_are_remembered(tmp_path, monkeypatch):
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize("number", [0, -1, len(CONFIGURATIONS) + 1, "many", None])
+def test_choices_that_are_none_are_not_read(tmp_path, monkeypatch, number):
+    from orinport.dcnv4.cuda_tune import measured_choice, problem_key, remember
+
+    monkeypatch.setenv("ORINPORT_CACHE", str(tmp_path))
+    device = type("Device", (), {"identity": f"made up for {number}"})()
+    p = params(2, 56, 56, Geometry(4, 16))
+    path = remember(device, {"another": 3})
+    path.write_text(json.dumps({"choices": {problem_key(p, F16, F16, False): number}}), encoding="utf-8")
+    assert measured_choice(device, p, F16, F16, False) == 0
+
+
 def test_why_not_and_refusals(torch):
     from orinport.dcnv4 import cuda
 

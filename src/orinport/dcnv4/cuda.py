@@ -33,6 +33,7 @@ from orinport.dcnv4.cuda_tune import measured_choice
 from orinport.errors import OrinportError
 
 __all__ = [
+    "ELEMENT_TYPES",
     "Prepared",
     "accuracy",
     "dcnv4_backward_cuda",
@@ -47,12 +48,13 @@ __all__ = [
 
 Accuracy = Literal["exact", "fast"]
 
-_TYPES = {
+ELEMENT_TYPES = {
     torch.float32: ElementType.F32,
     torch.float16: ElementType.F16,
     torch.bfloat16: ElementType.BF16,
     torch.int8: ElementType.I8,
 }
+"""The kernels' element types."""
 _MIXED = {
     (ElementType.I8, ElementType.F16),
     (ElementType.I8, ElementType.F32),
@@ -206,9 +208,10 @@ def dcnv4_backward_cuda(
     *,
     deterministic: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Gradients of value and offset_mask. `deterministic` sums in 64-bit fixed point: the same bits in every run.
+    """Gradients of value (N, H, W, C) and offset_mask (N, Ho, Wo, P), in their shapes and types.
 
-    Raises CudaUnavailableError if no kernel can be had.
+    `gradient` (N, Ho, Wo, C) is that of the output. `deterministic` sums in 64-bit fixed point: the same bits in every
+    run. Raises OrinportError if the tensors do not belong together, CudaUnavailableError if no kernel can be had.
     """
     _require_one_device("DCNv4", value, offset_mask, gradient)
     batch, rows, columns, _ = geometry.check(value.shape, offset_mask.shape)
@@ -312,7 +315,7 @@ def why_not(value: torch.Tensor, offset_mask: torch.Tensor) -> str:
 
 
 def _element_types(value: torch.dtype, offset: torch.dtype) -> tuple[ElementType, ElementType]:
-    pair = _TYPES.get(value), _TYPES.get(offset)
+    pair = ELEMENT_TYPES.get(value), ELEMENT_TYPES.get(offset)
     if pair[0] is None or pair[1] is None or not (pair in _MIXED or (pair[0] == pair[1] and pair[0] != ElementType.I8)):
         raise CudaUnavailableError(f"there is no kernel for value {value} with offset_mask {offset}")
     return pair[0], pair[1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -13,9 +12,10 @@ import torch
 
 from orinport.dcnv4.arguments import Geometry
 from orinport.dcnv4.composed import dcnv4_composed
-from orinport.dcnv4.cuda import Prepared, prepare_forward
+from orinport.dcnv4.cuda import ELEMENT_TYPES, Prepared, prepare_forward
 from orinport.dcnv4.cuda_compile import CudaDevice, CudaUnavailableError, cuda_device
-from orinport.dcnv4.cuda_plan import CONFIGURATIONS, ElementType, candidates, kernel_name
+from orinport.dcnv4.cuda_plan import CONFIGURATIONS, candidates, kernel_name
+from orinport.dcnv4.cuda_timing import time_us
 from orinport.dcnv4.cuda_tune import problem_key, remember
 from orinport.errors import OrinportError
 
@@ -35,7 +35,6 @@ __all__ = [
     "tune",
 ]
 
-_REPLAYS = 9
 _CHUNK = 16
 _COLD_BYTES = 300_000_000
 """Working sets larger than any GPU's cache, when inputs are rotated."""
@@ -135,27 +134,6 @@ def float64_output(tensors: Tensors, geometry: Geometry) -> torch.Tensor:
     return torch.cat([dcnv4_composed(value.double(), vectors.double(), geometry) for value, vectors in pairs])
 
 
-def time_us(functions: Sequence[Callable[[], object]], launches: int) -> tuple[float, tuple[float, float]]:
-    """Median time of one call, and the least and greatest, over replays of a CUDA graph of `launches` calls in turn."""
-    for function in functions:
-        function()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for launch in range(launches):
-            functions[launch % len(functions)]()
-    times = []
-    for replay in range(_REPLAYS + 2):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        if replay >= 2:
-            times.append(start.elapsed_time(end) * 1000 / launches)
-    return statistics.median(times), (min(times), max(times))
-
-
 def relative_error(output: torch.Tensor, expected: torch.Tensor) -> float:
     """Relative L2 error; infinite if the output is not finite everywhere."""
     difference = output.double() - expected
@@ -225,7 +203,7 @@ def tune(problem: Problem, *, fast: bool = False) -> tuple[list[Measurement], Pa
     device = cuda_device(torch.cuda.current_device())
     tensors = Tensors.draw(problem)
     params = prepare_forward(tensors.value, tensors.offset_mask, tensors.output, problem.geometry, fast=fast).params
-    kind = _kind(problem.dtype)
+    kind = ELEMENT_TYPES[problem.dtype]
     numbers = candidates(params, kind, kind, device.limits)
     names = {kernel_name(params, kind, kind, fast, CONFIGURATIONS[number - 1]) for number in numbers}
     with ThreadPoolExecutor() as pool:
@@ -236,10 +214,6 @@ def tune(problem: Problem, *, fast: bool = False) -> tuple[list[Measurement], Pa
         raise OrinportError(f"No configuration of {kernel_name(params, kind, kind, fast, CONFIGURATIONS[0])} is right.")
     best = min(right, key=lambda result: result.microseconds)
     return results, remember(device, {problem_key(params, kind, kind, fast): best.configuration})
-
-
-def _kind(dtype: torch.dtype) -> ElementType:
-    return {torch.float32: ElementType.F32, torch.float16: ElementType.F16, torch.bfloat16: ElementType.BF16}[dtype]
 
 
 def copy_bandwidth() -> float:

@@ -159,7 +159,7 @@ def _fastest(key: Any, launch: Any) -> int:
         return _CHOICES[key]
     if torch.cuda.is_current_stream_capturing():
         return 3
-    from orinport.dcnv4.cuda_bench import time_us
+    from orinport.dcnv4.cuda_timing import time_us
 
     times = []
     for index, tile in enumerate(_TILES):

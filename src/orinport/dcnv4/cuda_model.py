@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -14,6 +15,9 @@ from orinport.dcnv4.cuda_linear import FusedLinear
 from orinport.dcnv4.modules import DCNv4
 from orinport.dcnv4.ops import GEOMETRY, dcnv4
 from orinport.errors import OrinportError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["FusedBlock", "FusedDCNv4", "GraphRunner", "fuse_blocks", "fuse_projections"]
 
@@ -112,32 +116,24 @@ def fuse_blocks(model: nn.Module) -> int:
     """Replace, in place, every block of FlashInternImage that can be fused; returns how many were."""
     from orinport.dcnv4.flash_internimage import _Block
 
-    fused = 0
-    for module in list(model.modules()):
-        for name, child in list(module.named_children()):
-            if not isinstance(child, _Block):
-                continue
-            try:
-                setattr(module, name, FusedBlock(child))
-            except OrinportError:
-                continue
-            fused += 1
-    return fused
+    return _replace(model, _Block, FusedBlock)
 
 
 def fuse_projections(model: nn.Module) -> int:
     """Replace, in place, every DCNv4 module that can be fused; returns how many were."""
-    fused = 0
+    return _replace(model, DCNv4, FusedDCNv4)
+
+
+def _replace(model: nn.Module, kind: type[nn.Module], fused: Callable[[Any], nn.Module]) -> int:
+    """Put `fused(module)` in the place of every module of a kind for which it raises no OrinportError."""
+    count = 0
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
-            if not isinstance(child, DCNv4):
-                continue
-            try:
-                setattr(module, name, FusedDCNv4(child))
-            except OrinportError:
-                continue
-            fused += 1
-    return fused
+            if isinstance(child, kind):
+                with contextlib.suppress(OrinportError):
+                    setattr(module, name, fused(child))
+                    count += 1
+    return count
 
 
 class GraphRunner:

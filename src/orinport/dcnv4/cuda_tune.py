@@ -9,7 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orinport.dcnv4.cuda_compile import CudaDevice, CudaUnavailableError, cache_folder, source_digest
+from orinport.dcnv4.cuda_compile import CudaDevice, cache_folder, source_digest
+from orinport.dcnv4.cuda_plan import CONFIGURATIONS
 
 if TYPE_CHECKING:
     from orinport.dcnv4.cuda_plan import ElementType, Params
@@ -57,6 +58,6 @@ def _choices(path: str) -> dict[str, int]:
 def _read(path: Path) -> dict[str, int]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))["choices"]
-        return {str(key): int(number) for key, number in content.items() if int(number) > 0}
-    except (OSError, CudaUnavailableError, ValueError, KeyError, TypeError, AttributeError):
+        return {str(key): int(number) for key, number in content.items() if 0 < int(number) <= len(CONFIGURATIONS)}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
