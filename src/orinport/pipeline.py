@@ -66,7 +66,7 @@ def prepare_model(
     require_free(folder, force=force)
     before = check_model(model, target, precision, standalone=standalone)
     if wanted is not None:
-        model, wanted = without_qdq(model, wanted)
+        model, wanted = without_qdq(model, wanted, target)
     rewritten, log, edges = rewrite_for(
         model, target, precision, standalone=standalone, keep_io=keep_io or cut_tail, consent=consent, progress=progress
     )

@@ -99,12 +99,12 @@ def quantize_model(
     from orinport.checking import check_model
     from orinport.targets.target import Precision
 
-    model, options = without_qdq(model, options)
+    model, options = without_qdq(model, options, target)
     scales = find_scales(model, model, (), options, progress=progress)
     return finish(scales, model, check_model(model, target, Precision.INT8), options)
 
 
-def without_qdq(model: Model, options: Int8Options) -> tuple[Model, Int8Options]:
+def without_qdq(model: Model, options: Int8Options, target: Target) -> tuple[Model, Int8Options]:
     """The network without its Q/DQ layers, whose scales are in the options then.
 
     Raises OrinportError unless scales come from exactly one place.
@@ -117,7 +117,7 @@ def without_qdq(model: Model, options: Int8Options) -> tuple[Model, Int8Options]
             f"{model.name!r} has Q/DQ layers and with them scales of its own.",
             "Leave --data and --scales out, or give the network from before quantisation.",
         )
-    clean, found = strip_qdq(model)
+    clean, found = strip_qdq(model, target)
     return clean, replace(options, found=found)
 
 

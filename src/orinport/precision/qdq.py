@@ -5,8 +5,9 @@
 The models of NVIDIA's pytorch-quantization, of ModelOpt and of ONNX Runtime's static quantiser are taken, with weights
 quantised by tensor or by channel, stored as floats before a pair or as integers before a DequantizeLinear. Weights
 keep the values that the quantised network computes with. A scale belongs to the tensor before its quantiser,
-whatever is handed on in integers behind it. What is asymmetric, or quantised by channel where it is an
-activation, is refused: the DLA has one symmetric scale a tensor. Nothing is settled in silence.
+whatever is handed on in integers behind it. Zero points are taken where a symmetric quantiser gives the same values
+(see `zero_points`). What else is asymmetric, or quantised by channel where it is an activation, is refused: the DLA has
+one symmetric scale a tensor. Nothing is settled in silence.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from orinport.model.model import display_name
 from orinport.model.save import copy_model
 from orinport.precision.findings import conflicting_scales, integer_edge, invalid_scale, weight_scales
 from orinport.precision.scales import LEVELS, Origin, Scale, Scales, is_valid
+from orinport.precision.zero_points import INTEGER_MOVERS, bounds_of, is_symmetric, on_target
 from orinport.rewrites.builder import Names
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from orinport.model.model import Model
     from orinport.rules.finding import Finding
+    from orinport.targets.target import Target
 
 __all__ = ["channel_axis", "has_qdq", "strip_qdq"]
 
@@ -52,10 +55,11 @@ def _is(node: ir.Node, *op_types: str) -> bool:
     return node.op_type in op_types and node.domain in _DOMAINS
 
 
-def strip_qdq(model: Model) -> tuple[Model, Scales]:
+def strip_qdq(model: Model, target: Target | None = None) -> tuple[Model, Scales]:
     """The network without Q/DQ layers, and the scales that they had; `model` itself is left alone.
 
-    Raises OrinportError for quantisers that a symmetric scale for each tensor cannot stand for.
+    Raises OrinportError for quantisers that a symmetric scale for each tensor cannot stand for; with a `target` it
+    says whether that takes them otherwise.
     """
     for node in model.ir.graph.all_nodes():
         if node.op_type in _INTEGER_OPERATORS:
@@ -65,7 +69,7 @@ def strip_qdq(model: Model) -> tuple[Model, Scales]:
             )
         if _is(node, "QuantizeLinear", "DequantizeLinear") and node.graph is not model.ir.graph:
             raise OrinportError(f"{display_name(node)} stands inside a subgraph.", "Unroll the subgraph first.")
-    work = _Stripper(copy_model(model))
+    work = _Stripper(copy_model(model), target)
     work.run()
     work.drop_unused()
     stripped = load(work.model.ir)
@@ -75,8 +79,8 @@ def strip_qdq(model: Model) -> tuple[Model, Scales]:
 class _Stripper:
     """One translation; the graph that it is given is edited."""
 
-    def __init__(self, model: Model) -> None:
-        self.model = model
+    def __init__(self, model: Model, target: Target | None) -> None:
+        self.model, self.target = model, target
         self.graph: ir.Graph = model.ir.graph
         self.names = Names(model.ir)
         self.found: dict[ir.Value, list[float]] = {}
@@ -207,7 +211,8 @@ class _Stripper:
             )
         return np.asarray(array)
 
-    def _symmetric_scale(self, node: ir.Node) -> float:
+    def _symmetric_scale(self, node: ir.Node, source: ir.Value) -> float:
+        """The scale of a quantiser of `source` or of its integers, if a symmetric one gives the same values."""
         scale, zero = self._parameter(node, 1), self._parameter(node, 2)
         assert scale is not None
         if scale.size != 1:
@@ -215,38 +220,76 @@ class _Stripper:
                 f"{display_name(node)} quantises an activation with {scale.size} scales, one a channel.",
                 "The DLA has one scale a tensor: quantise activations by tensor.",
             )
-        unsigned = node.outputs[0].dtype if node.op_type == "QuantizeLinear" else node.inputs[0].dtype  # type: ignore[union-attr]
-        if (zero is not None and np.any(zero != 0)) or unsigned == ir.DataType.UINT8:
-            shown = "UINT8" if unsigned == ir.DataType.UINT8 else f"zero point {int(np.asarray(zero).reshape(-1)[0])}"
-            raise OrinportError(
-                f"{display_name(node)} is asymmetric ({shown}); INT8 on the DLA is symmetric.",
-                "Quantise activations as INT8 with zero point 0.",
-            )
-        if unsigned is not None and unsigned not in _INTEGERS:
-            raise OrinportError(f"{display_name(node)} quantises to {unsigned.name}; the DLA computes in INT8.")
-        return float(np.float32(scale.reshape(-1)[0]))
+        step, dtype = float(np.float32(scale.reshape(-1)[0])), _integers_of(node)
+        if dtype is not None and dtype not in _INTEGERS:
+            raise OrinportError(f"{display_name(node)} quantises to {dtype.name}; the DLA computes in INT8.")
+        offset = _zero_of(zero)
+        if (offset or dtype == ir.DataType.UINT8) and is_valid(step):
+            self._require_symmetric(node, source, step, offset, unsigned=dtype == ir.DataType.UINT8)
+        return step
+
+    def _require_symmetric(self, node: ir.Node, source: ir.Value, step: float, zero: int, *, unsigned: bool) -> None:
+        """Raise OrinportError unless the zero point is only another way to write symmetric integers down."""
+        low, high = (0, 255) if unsigned else (-128, 127)
+        if is_symmetric(step, low - zero, high - zero, bounds_of(self.model, source)):
+            return
+        shown = f"{'UINT8' if unsigned else 'INT8'} with zero point {zero}"
+        ends = [f"{level * step:.6g}" for level in (low - zero, high - zero, -128, 127)]
+        reason = "" if self.target is None else f"; {on_target(self.target)}"
+        raise OrinportError(
+            f"{display_name(node)} is asymmetric ({shown}): it holds {ends[0]} to {ends[1]}, and symmetric INT8 in the"
+            f" same steps of {step:.6g} holds {ends[2]} to {ends[3]}{reason}.",
+            "Quantise activations as INT8 with zero point 0 (ONNX Runtime: ActivationSymmetric), or as UINT8 with 128.",
+        )
 
     def _quantize(self, node: ir.Node) -> None:
         """Record the scale of the tensor that is quantised."""
         source = _origin(node.inputs[0])
-        self.found.setdefault(source, []).append(self._symmetric_scale(node))
+        self.found.setdefault(source, []).append(self._symmetric_scale(node, source))
 
     def _dequantize(self, node: ir.Node) -> None:
-        scale = self._symmetric_scale(node)
         source = node.inputs[0]
         assert source is not None
         root = _origin(source)
         if root.is_graph_input() and root.dtype in _INTEGERS:
-            self.found.setdefault(root, []).append(scale)
+            self._refuse_unsigned(root, "takes")
+            self.found.setdefault(root, []).append(self._symmetric_scale(node, root))
             self.findings.append(integer_edge(root.name or "", "input"))
         elif (before := _scale_before(source)) is None:
             raise OrinportError(f"{display_name(node)} reads integers that no QuantizeLinear made.")
-        elif (quantised := self._symmetric_scale(before)) != scale and not (np.isnan(scale) and np.isnan(quantised)):
+        else:
+            self._require_same(node, before, source)
+        self._bypass(node, source)
+
+    def _require_same(self, node: ir.Node, before: ir.Node, source: ir.Value) -> None:
+        """Raise OrinportError unless a DequantizeLinear takes back what the QuantizeLinear before it did."""
+        made_of = _origin(before.inputs[0])
+        scale, quantised = self._symmetric_scale(node, made_of), self._symmetric_scale(before, made_of)
+        hint = "A pair that changes the values cannot be taken out; give both the same scale and zero point."
+        if quantised != scale and not (np.isnan(scale) and np.isnan(quantised)):
             raise OrinportError(
                 f"{display_name(node)} has the scale {scale:g}, and {display_name(before)} before it {quantised:g}.",
-                "A pair that changes the values cannot be taken out; give both the same scale.",
+                hint,
             )
-        self._bypass(node, source)
+        zero, other = (_zero_of(self._parameter(each, 2)) for each in (node, before))
+        if zero != other or _integers_of(node) != _integers_of(before):
+            raise OrinportError(
+                f"{display_name(node)} has the zero point {zero}, and {display_name(before)} before it {other}.", hint
+            )
+        between = _between(source)
+        if zero and not between <= INTEGER_MOVERS:
+            other_type = min(between - INTEGER_MOVERS)
+            raise OrinportError(
+                f"{display_name(node)} has the zero point {zero}, and before it {other_type} computes on integers.",
+                "Quantise with zero point 0, or put the operator in front of the quantiser.",
+            )
+
+    def _refuse_unsigned(self, edge: ir.Value, what: str) -> None:
+        if edge.dtype == ir.DataType.UINT8:
+            raise OrinportError(
+                f"The network {what} {edge.name!r} in UINT8, which the DLA has no such format for.",
+                "Let the network's edges be floating point or INT8.",
+            )
 
     def _bypass(self, node: ir.Node, source: ir.Value | None) -> None:
         """Let the readers of `node` read `source`, and take the node out."""
@@ -263,6 +306,7 @@ class _Stripper:
         position = next(index for index, value in enumerate(self.graph.outputs) if value is output)
         name = output.name or ""
         if name in self._integer_outputs:
+            self._refuse_unsigned(output, "gives")
             self._integer_outputs.discard(name)
             self.findings.append(integer_edge(name, "output"))
         if source.is_graph_input() or source.is_graph_output() or source.producer() is None:
@@ -298,6 +342,16 @@ def _origin(value: ir.Value | None) -> ir.Value:
     return value
 
 
+def _integers_of(node: ir.Node) -> ir.DataType | None:
+    """The type that a quantiser gives, or that is taken back."""
+    value = node.outputs[0] if node.op_type == "QuantizeLinear" else node.inputs[0]
+    return None if value is None else value.dtype
+
+
+def _zero_of(zero: NDArray[np.generic] | None) -> int:
+    return 0 if zero is None or not zero.size else int(zero.reshape(-1)[0])
+
+
 def _scale_before(value: ir.Value) -> ir.Node | None:
     """The QuantizeLinear whose integers reach `value`, through operators that only move them."""
     maker = value.producer()
@@ -308,6 +362,16 @@ def _scale_before(value: ir.Value) -> ir.Node | None:
             return None
         maker = maker.inputs[0].producer()
     return None
+
+
+def _between(value: ir.Value) -> set[str]:
+    """The operators on the way to `value` from the QuantizeLinear that `_scale_before` finds."""
+    found = set()
+    maker = value.producer()
+    while maker is not None and not _is(maker, "QuantizeLinear") and maker.inputs[0] is not None:
+        found.add(maker.op_type)
+        maker = maker.inputs[0].producer()
+    return found
 
 
 def _axis(node: ir.Node) -> int:

@@ -25,7 +25,7 @@ __all__ = ["dequantize", "quantize"]
 _QUANTIZED = frozenset({DType.INT8, DType.FP8, DType.INT4, DType.FP4})
 _ASYMMETRIC = (
     "The zero point is not zero; the parser takes only symmetric quantization"
-    " (asymmetric UINT8 needs its flag kENABLE_UINT8_AND_ASYMMETRIC_QUANTIZATION_DLA of TensorRT 10.9 and later)."
+    " (asymmetric UINT8 needs its flag kENABLE_UINT8_AND_ASYMMETRIC_QUANTIZATION_DLA of TensorRT 10.11 and later)."
 )
 
 
