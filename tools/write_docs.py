@@ -6,15 +6,20 @@ or left over.
 
 from __future__ import annotations
 
+import ast
 import sys
 from inspect import cleandoc
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orinport.device.log import log_classes
 from orinport.rewrites import all_rewrites
 from orinport.rules.catalogue import rules
 from orinport.rules.pages import page
 from orinport.targets.catalogue import catalogue_rows, log_messages, rows_elsewhere
+
+if TYPE_CHECKING:
+    from orinport.rules.rule import Rule
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -77,6 +82,27 @@ def _rules_index() -> str:
 _GENERIC = "MSG01 (to 8.4), MSG03 (from 8.5); from 10.x on often none"
 
 
+def _cell(code: str) -> str:
+    """Code in a cell of a table, where a bar would end the cell."""
+    escaped = code.replace("|", "\\|")
+    return f"`{escaped}`"
+
+
+_SILENT = "none: TensorRT does not speak of it, and no layer moves"
+
+
+def _shown_as(rule: Rule) -> str:
+    """How a finding without a message of its own shows in a log: as a refusal, or not at all if no verdict changes."""
+    tree = ast.parse(Path(str(sys.modules[type(rule).__module__].__file__)).read_text(encoding="utf-8"))
+    made = [
+        {keyword.arg: keyword.value for keyword in node.keywords}
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("finding", "network_finding")
+    ]
+    quiet = [isinstance(each.get("verdict"), ast.Constant) and each["verdict"].value is None for each in made]
+    return _SILENT if quiet and all(quiet) else _GENERIC
+
+
 def _messages() -> str:
     """Messages of TensorRT and findings of orinport, in both directions."""
     kinds = [kind for kind in log_classes() if kind.id.startswith("MSG")]
@@ -105,9 +131,22 @@ def _messages() -> str:
         "| finding | what it says | message |",
         "|---|---|---|",
         *(
-            f"| [{rule.code}]({rule.code}.md) | {rule.title} | {', '.join(by_code.get(rule.code, [_GENERIC]))} |"
+            f"| [{rule.code}]({rule.code}.md) | {rule.title} |"
+            f" {', '.join(by_code.get(rule.code) or [_shown_as(rule)])} |"
             for rule in rules()
         ),
+        "",
+        "## Other lines that decide about a build or a run",
+        "",
+        "| line | pattern | what it means | what to do | source |",
+        "|---|---|---|---|---|",
+        *(
+            f"| {kind.id} | {_cell(kind.pattern.pattern)} | {kind.meaning} | {kind.help} | {kind.source} |"
+            for kind in log_classes()
+            if kind.id.startswith("LOG")
+        ),
+        "",
+        "An error that matches none of all these lines is counted and shown, and is never taken for one of them.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -9,6 +9,7 @@ import json
 import random
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -57,6 +58,242 @@ FORUM = """\
 [05/12/2023-10:11:14] [E] Engine could not be created from network
 &&&& FAILED TensorRT.trtexec [TensorRT v8502] # trtexec --onnx=m.onnx --fp16 --useDLACore=0
 """
+
+
+OLD_SUMMARY = """\
+[09/30/2020-13:12:43] [I] [TRT] --------------- Layers running on DLA:
+[09/30/2020-13:12:43] [I] [TRT] {Tanh_3,Mul_4,Conv_5}, {Tanh_8,Mul_9},
+[09/30/2020-13:12:43] [I] [TRT] --------------- Layers running on GPU:
+[09/30/2020-13:12:43] [I] [TRT] Conv_0, 2253[Constant], (Unnamed Layer* 6) [Constant] + (Unnamed Layer* 7) [Shuffle], Softplus_2,
+"""
+
+
+class Excerpt(NamedTuple):
+    """A few lines as a version prints them, and what they say."""
+
+    text: str
+    kinds: tuple[str, ...] = ()
+    reason: str = ""
+    refused: tuple[str, ...] = ()
+    version: str = ""
+    failed: bool = False
+    unknown: int = 0
+    errors: int = 0
+    regions: tuple[str, ...] = ()
+    gpu: tuple[str, ...] = ()
+
+
+EXCERPTS = {
+    "5.1 refusal in DeepStream": Excerpt(
+        "WARNING: Default DLA is enabled but layer yolo-act is not running on DLA, falling back to GPU.\n"
+        "WARNING: route: Concatenation on DLA requires at least two inputs.\n",
+        ("MSG01", "MSG07"),
+        refused=("yolo-act",),
+    ),
+    "5.1 engine of another DLA version": Excerpt(
+        "NVMEDIA_DLA :  528, ERROR: load from memory failed.\n"
+        "[E] [TRT] dla/dlaUtils.cpp (171) - DLA Error in deserialize: 7 (Failure to load program.)\n",
+        ("MSG35",),
+        reason="MSG35",
+    ),
+    "7.1 partition in lists": Excerpt(
+        OLD_SUMMARY,
+        regions=("{Tanh_3,Mul_4,Conv_5}", "{Tanh_8,Mul_9}"),
+        gpu=("Conv_0", "2253[Constant]", "(Unnamed Layer* 6) [Constant] + (Unnamed Layer* 7) [Shuffle]", "Softplus_2"),
+    ),
+    "7.1 regions of other memories": Excerpt(
+        "[09/29/2020-17:08:38] [E] [TRT] ../builder/cudnnBuilder2.cpp (1757) - Assertion Error in operator(): 0 (et.region->getType() == RegionType::kNVM)\n"
+        "[09/29/2020-17:08:38] [E] Engine creation failed\n[09/29/2020-17:08:38] [E] Engine set up failed\n"
+        "&&&& FAILED TensorRT.trtexec # trtexec --onnx=n.onnx --useDLACore=0 --allowGPUFallback\n",
+        ("MSG31", "LOG04"),
+        reason="MSG31",
+        failed=True,
+    ),
+    "7.x dynamic shapes": Excerpt(
+        "[07/29/2021-19:44:10] [07/29/2021-19:44:10] [W] [TRT] DLA Layer net/Relu does not support dynamic shapes in any dimension.\n"
+        "[07/29/2021-19:44:10] [07/29/2021-19:44:10] [W] [TRT] Default DLA is enabled but layer net/Relu is not supported on DLA, falling back to GPU.\n",
+        ("MSG21", "MSG01"),
+        refused=("net/Relu",),
+    ),
+    "8.0 no fallback": Excerpt(
+        "&&&& RUNNING TensorRT.trtexec [TensorRT v8001] # trtexec --onnx=n.onnx --int8 --useDLACore=0\n"
+        "[E] Error[9]: [standardEngineBuilder.cpp::isValidDLAConfig::2189] Error Code 9: Internal Error (Default DLA is enabled but layer Slice_3 is not supported on DLA and falling back to GPU is not enabled.)\n"
+        "[E] Error[2]: [builder.cpp::buildSerializedNetwork::417] Error Code 2: Internal Error (Assertion enginePtr != nullptr failed.)\n"
+        "&&&& FAILED TensorRT.trtexec [TensorRT v8001] # trtexec --onnx=n.onnx --int8 --useDLACore=0\n",
+        ("MSG02", "LOG04"),
+        reason="MSG02",
+        refused=("Slice_3",),
+        version="8.0.1",
+        failed=True,
+    ),
+    "8.2 partition": Excerpt(
+        "[02/19/2022-05:35:26] [I] [TRT] ---------- Layers Running on DLA ----------\n"
+        "[02/19/2022-05:35:26] [I] [TRT] [DlaLayer] {ForeignNode[conv1_1...pool5]}\n"
+        "[02/19/2022-05:35:26] [I] [TRT] [DlaLayer] {ForeignNode[relu6...fc8]}\n"
+        "[02/19/2022-05:35:26] [I] [TRT] ---------- Layers Running on GPU ----------\n"
+        "[02/19/2022-05:35:26] [I] [TRT] [GpuLayer] SHUFFLE: shuffle_between_pool5_and_fc6\n"
+        "[02/19/2022-05:35:26] [I] [TRT] [GpuLayer] SOFTMAX: prob\n",
+        regions=("conv1_1...pool5", "relu6...fc8"),
+        gpu=("shuffle_between_pool5_and_fc6", "prob"),
+    ),
+    "8.3 tensor cache": Excerpt(
+        "[E] Error[2]: [nvmediaTensorCache.cpp::registerTensor::80] Error Code 2: Internal Error (Assertion nbTensors <= capacity() failed. Found a case where the cache is too small.)\n"
+        "[E] Error[2]: [builder.cpp::buildSerializedNetwork::607] Error Code 2: Internal Error (Assertion enginePtr != nullptr failed. )\n"
+        "[E] Engine could not be created from network\n",
+        ("MSG36", "LOG04"),
+        reason="MSG36",
+        failed=True,
+    ),
+    "8.4 program not taken": Excerpt(
+        "ERROR: [Torch-TensorRT TorchScript Conversion Context] - 1: [nvdlaUtils.cpp::submit::198] Error Code 1: DLA (Failure to submit program to DLA engine.)\n"
+        "ERROR: [Torch-TensorRT TorchScript Conversion Context] - 2: [builder.cpp::buildSerializedNetwork::620] Error Code 2: Internal Error (Assertion engine != nullptr failed. )\n",
+        ("MSG34", "LOG04"),
+        reason="MSG34",
+        failed=True,
+    ),
+    "8.4 standalone with a layer off the DLA, after an error about flags": Excerpt(
+        "[04/22/2024-19:51:27] [E] Error[3]: [builderConfig.cpp::setFlag::65] Error Code 3: API Usage Error (Parameter check failed at: optimizer/api/builderConfig.cpp::setFlag::65, condition: builderFlag != BuilderFlag::kPREFER_PRECISION_CONSTRAINTS || !flags[BuilderFlag::kOBEY_PRECISION_CONSTRAINTS]. )\n"
+        "[04/22/2024-19:51:27] [E] Error[2]: [nvmRegionOptimizer.cpp::forceToUseNvmIO::175] Error Code 2: Internal Error (Assertion std::all_of(a->consumers.begin(), a->consumers.end(), [](Node* n) { return isDLA(n->backend); }) failed. )\n"
+        "[04/22/2024-19:51:27] [E] Building engine failed\n&&&& FAILED TensorRT.trtexec [TensorRT v8401] # trtexec\n",
+        ("MSG37", "LOG04"),
+        reason="MSG37",
+        version="8.4.1",
+        failed=True,
+        errors=1,
+    ),
+    "8.5 direct I/O": Excerpt(
+        "[optimizer.cpp::checkIfDirectIOIsPossible::4316] Error Code 4: Internal Error (BuilderFlag::kDIRECT_IO specified but no conformant implementation exists)\n"
+        "[builder.cpp::buildSerializedNetwork::751] Error Code 2: Internal Error (Assertion engine != nullptr failed. )\n",
+        ("MSG50", "LOG04"),
+        reason="MSG50",
+        failed=True,
+    ),
+    "8.5 loadable does not compile": Excerpt(
+        "[E] Error[10]: [optimizer.cpp::computeCosts::3869] Error Code 10: Internal Error (Could not find any implementation for node {ForeignNode[/cnn/cnn.0/Conv]}.)\n"
+        "&&&& FAILED TensorRT.trtexec [TensorRT v8502] # trtexec --onnx=model_gn.onnx --int8 --useDLACore=0 --allowGPUFallback\n",
+        ("MSG29",),
+        reason="MSG29",
+        version="8.5.2",
+        failed=True,
+    ),
+    "8.5 loadable given to trtexec": Excerpt(
+        "[09/04/2024-13:51:47] [E] Error[9]: Cannot deserialize serialized engine built with EngineCapability::kDLA_STANDALONE, use cuDLA APIs instead.\n"
+        "[09/04/2024-13:51:47] [E] Error[4]: [runtime.cpp::deserializeCudaEngine::65] Error Code 4: Internal Error (Engine deserialization failed.)\n"
+        "[09/04/2024-13:51:47] [E] Got invalid engine!\n[09/04/2024-13:51:47] [E] Inference set up failed\n"
+        "&&&& FAILED TensorRT.trtexec [TensorRT v8510] # trtexec --verbose --loadEngine=dla_fusion.dla\n",
+        ("MSG40", "LOG11"),
+        reason="MSG40",
+        version="8.5.10",
+        failed=True,
+    ),
+    "8.6 plugin beside the DLA": Excerpt(
+        "[E] Error[9]: [pluginV2Builder.cpp::reportPluginError::24] Error Code 9: Internal Error (/bev/DeformableAggregation: could not find any supported formats consistent with input/output data types)\n"
+        "[E] Engine could not be created from network\n",
+        ("LOG12", "LOG04"),
+        reason="LOG12",
+        failed=True,
+    ),
+    "8.6 fused layers on the GPU": Excerpt(
+        "[08/29/2023-19:39:09] [I] [TRT] [GpuLayer] POINTWISE: PWN(PWN(Sigmoid_133), Mul_134)\n"
+        "[08/29/2023-19:39:09] [I] [TRT] [GpuLayer] COPY: onnx::Slice_251 copy\n",
+        gpu=("PWN(PWN(Sigmoid_133), Mul_134)", "onnx::Slice_251 copy"),
+    ),
+    "10.3 refusals in the order of Ultralytics": Excerpt(
+        "[12/04/2024-11:57:45] [TRT] [W] /model.23/Concat_4: DLA only supports concatenation on the C dimension.\n"
+        "[12/04/2024-11:57:45] [TRT] [W] Layer '/model.23/Concat_4' (CONCATENATION): Unsupported on DLA. Switching this layer's device type to GPU.\n"
+        "[12/04/2024-11:57:45] [TRT] [W] This version of DLA does not support reshape layers directly connected to Slice or Concat\n"
+        "[12/04/2024-11:57:45] [TRT] [W] Validation failed for DLA layer: /m.0/attn/Reshape. Switching to GPU fallback.\n"
+        "[12/04/2024-11:57:45] [TRT] [W] Splitting DLA subgraph at: /m.0/attn/Reshape because DLA validation failed for this layer.\n",
+        ("MSG06", "MSG03", "MSG16", "MSG18", "MSG19"),
+        refused=("/model.23/Concat_4", "/m.0/attn/Reshape"),
+    ),
+    "10.3 no fallback": Excerpt(
+        "[E] Error[2]: Error Code 2: Internal Error (Assertion allowGPUFallback failed. Layer '644' is not supported on DLA but GPU fallback is not enabled.)\n"
+        "[E] Error[4]: Error Code 4: Internal Error (DLA validation failed)\n",
+        ("MSG04", "MSG51"),
+        reason="MSG04",
+        refused=("644",),
+        failed=True,
+    ),
+    "10.3 dynamic shapes, DLA not asked for": Excerpt(
+        "[03/11/2025-13:38:34] [TRT] [W] DLA requests all profiles have same min, max, and opt value. All dla layers are falling back to GPU\n",
+        ("MSG49",),
+    ),
+    "10.3 verbose build without GPU layers": Excerpt(
+        "[06/26/2025-20:38:43] [V] [TRT] ---------- Layers Running on GPU ----------\n"
+        "[06/26/2025-20:38:43] [V] [TRT] No layer is running on GPU\n"
+        "[06/26/2025-20:38:45] [V] [TRT] DLA Memory Pool Sizes: Managed SRAM = 1 MiB, Local DRAM = 1024 MiB, Global DRAM = 512 MiB\n"
+        "[06/26/2025-20:38:51] [V] [TRT] {ForeignNode[/a...b]} successfully offloaded to DLA.\n",
+        ("MSG28", "MSG26"),
+    ),
+    "10.16 the parser's own check": Excerpt(
+        "[E] [TRT] ModelImporter.cpp:971: ERROR: ModelImporter.cpp:213 In function parseNode:\n[6] DLA validation failed for layer: /fc/Gemm\n",
+        ("MSG25",),
+        refused=("/fc/Gemm",),
+        errors=1,
+    ),
+    "11.1 options that are on their way out": Excerpt(
+        "[W] --noDataTransfers is deprecated. Data transfers are now disabled by default.\n"
+        "[W] --buildOnly flag has been deprecated by --skipInference flag.\n"
+        "&&&& PASSED TensorRT.trtexec [TensorRT v110100] # trtexec\n",
+        ("LOG13",),
+        version="11.1.0",
+    ),
+    "8.0 an option of a later version": Excerpt(
+        "[E] Unknown option: --exportLayerInfo graph.json\n&&&& FAILED TensorRT.trtexec [TensorRT v8001] # trtexec\n",
+        ("LOG10",),
+        reason="LOG10",
+        version="8.0.1",
+        failed=True,
+    ),
+    "fallback allowed, so the refusal is not why it failed": Excerpt(
+        "[W] [TRT] MatMul is unsupported on DLA, relax constraints or use Convolution layer instead.\n"
+        "[E] Error[2]: [somewhere.cpp::f::1] Error Code 2: Internal Error (Assertion nobody knows failed.)\n"
+        "[E] Engine could not be created from network\n"
+        "&&&& RUNNING TensorRT.trtexec [TensorRT v8602] # trtexec --useDLACore=0 --allowGPUFallback\n",
+        ("MSG14", "LOG04"),
+        version="8.6.2",
+        failed=True,
+        errors=1,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXCERPTS)
+def test_excerpts_of_versions(name: str) -> None:
+    excerpt = EXCERPTS[name]
+    report = read(excerpt.text)
+    assert tuple(finding.kind.id for finding in report.findings) == excerpt.kinds
+    assert (report.reason.kind.id if report.reason else "") == excerpt.reason
+    assert report.refused == excerpt.refused
+    assert report.version == excerpt.version
+    assert report.failed == excerpt.failed
+    assert (report.unknown, report.errors) == (excerpt.unknown, excerpt.errors)
+    assert report.dla_regions == excerpt.regions
+    assert report.gpu_layers == excerpt.gpu
+
+
+def test_the_corpus_is_large_enough() -> None:
+    assert len(EXCERPTS) + len(WORDINGS) >= 60
+
+
+def test_errors_that_nobody_has_documented_are_shown_and_not_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = EXCERPTS["fallback allowed, so the refusal is not why it failed"].text
+    report = read(text)
+    shown = log_text("log", report, None)
+    assert "reason: nobody has documented it" in shown
+    assert shown.index("nobody knows") < shown.index("A matrix multiplication")
+    document = log_document("log", report, None)
+    assert document["reason"] is None
+    assert document["errors"]["lines"] == 1
+    log = tmp_path / "build.log"
+    log.write_text("[E] Error[3]: [x.cpp::f::1] Error Code 3: API Usage Error (something)\n")
+    assert main(["explain-log", str(log)]) == 1
+    assert "1 error that orinport does not know" in capsys.readouterr().out
+    log.write_text("[E] something\n&&&& PASSED TensorRT.trtexec [TensorRT v8602] # trtexec\n")
+    assert main(["explain-log", str(log)]) == 0
 
 
 def read(text: str) -> LogReport:
@@ -162,9 +399,69 @@ def test_logs_and_verdicts_that_contradict_each_other() -> None:
     assert "disagree" in log_text("log", log, match)
 
 
+def test_a_difference_is_a_report_that_can_be_sent() -> None:
+    check = orinport.check(network(), target="orin-agx-64gb/jp6.0")
+    line = "Layer 'conv0' (CONVOLUTION): Unsupported on DLA. Switching this layer's device type to GPU."
+    log = read(f"[I] TensorRT version: 8.6.2\n[W] [TRT] {line}\n")
+    match = match_log(log, check)
+    (difference,) = match.differences
+    report = log_document("log", log, match)["differences"][0]["report"].splitlines()
+    assert report[0] == "### orinport says that the DLA takes a CONVOLUTION which the log has refused"
+    assert f"- orinport {orinport.__version__}, target orin-agx-64gb/jp6.0, fp16" in report
+    assert "- log of TensorRT 8.6.2" in report
+    assert "kernel=(3, 3)" in next(row for row in report if row.startswith("- layer:"))
+    assert "- tensors: fp32 1x16x8x8" in "\n".join(report)
+    assert f"- evidence: MSG03: {line}" in report
+    assert difference.nodes == ("conv0",)
+    assert "\n".join(report) in log_text("log", log, match)
+
+
+def test_what_lies_inside_a_region_of_the_log_is_compared_too() -> None:
+    model = network()
+    model.graph.node.add().CopyFrom(helper.make_node("Relu", ["y"], ["z"], name="relu3"))
+    model.graph.output[0].name = "z"
+    check = orinport.check(model)
+    verdicts = {row.layer.name: row.verdict.value for row in check.layers}
+    assert verdicts["sign2"] == "gpu"
+    match = match_log(read("[DlaLayer] {ForeignNode[conv0...relu3]}\n"), check)
+    assert [(d.layer, d.log) for d in match.differences] == [("sign2", "inside a DLA region")]
+    fallen = match_log(read("[DlaLayer] {ForeignNode[conv0...relu3]}\n[GpuLayer] ACTIVATION: sign2\n"), check)
+    assert fallen.differences == ()
+
+
+LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
+
+
+@pytest.mark.parametrize("name", ["densenet121", "inception_v2", "resnet50", "shufflenet", "squeezenet"])
+def test_a_partition_like_our_own_agrees(name: str) -> None:
+    check = orinport.check(LIGHT / f"light_{name}.onnx")
+    lines = []
+    for region in check.placement.regions:
+        if region.device == "dla":
+            lines.append(f"[DlaLayer] {{ForeignNode[{region.layers[0].name}...{region.layers[-1].name}]}}\n")
+        else:
+            lines += [f"[GpuLayer] {layer.kind.value}: {layer.name}\n" for layer in region.layers]
+    match = match_log(read("".join(lines)), check)
+    assert match.differences == ()
+    assert match.unmatched == ()
+
+
+def test_a_log_of_another_network_is_not_said_to_agree() -> None:
+    check = orinport.check(network())
+    log = read("Layer 'other' (POOLING): Unsupported on DLA. Switching this layer's device type to GPU.\n")
+    text = log_text("log", log, match_log(log, check))
+    assert "no layer of the log is in this network" in text
+    assert "agree" not in text
+
+
 def test_damaged_and_interleaved_logs_do_not_break_it() -> None:
     rng = random.Random(0)
-    text = PASSED + FORUM + "".join(f"[W] [TRT] {wording}\n" for _, wording in WORDINGS)
+    text = (
+        PASSED
+        + FORUM
+        + "".join(excerpt.text for excerpt in EXCERPTS.values())
+        + "".join(f"[W] [TRT] {wording}\n" for _, wording in WORDINGS)
+    )
     for _ in range(300):
         lines = text.splitlines(keepends=True)
         rng.shuffle(lines)

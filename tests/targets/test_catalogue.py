@@ -141,7 +141,7 @@ def test_holding_on_is_not_for_rows_that_were_withdrawn() -> None:
 
 def test_messages_find_their_own_texts() -> None:
     messages = log_messages()
-    assert list(messages) == [f"MSG{number:02}" for number in range(1, 49)]
+    assert list(messages) == [f"MSG{number:02}" for number in range(1, 52)]
     for message in messages.values():
         for text in message.texts:
             assert re.search(message.pattern, text), message.id

@@ -40,8 +40,8 @@ def explain_log(
 ) -> int:
     """Read a log: what went where and why, the true reason of a failure first, and what to do.
 
-    Exit status: 0 if the log holds no refusal and no failure and agrees with the verdicts, 1 if not, 2 if
-    the log or the model is unusable.
+    Exit status: 0 if the log holds no refusal, no failure and no error and agrees with the verdicts, 1 if not,
+    2 if the log or the model is unusable.
     """
     from orinport.device.log import read_log
     from orinport.report.json import dumps
@@ -66,6 +66,7 @@ def explain_log(
     text = dumps(log_document(name, report, match)) if format == "json" else log_text(name, report, match, style())
     emit(text, output, log, model)
     quiet = report.reason is None and not report.refused and not (match and match.differences)
+    quiet = quiet and (not report.errors or report.outcome == "PASSED")
     return 0 if quiet else 1
 
 

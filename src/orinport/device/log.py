@@ -27,12 +27,26 @@ _SHOWN = 20
 _LONGEST = 4096
 _MOST_NAMES = 10_000
 _PREFIX = re.compile(
-    r"^(?:\x1b\[[\d;]*m)*\s*(?:\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\]\s*)?(?:\[(?P<severity>[EWIV])\]\s*)?(?:\[TRT\]\s*)?"
-    r"(?:\[(?P<word>[EWIV])\]\s*)?(?:ERROR: |WARNING: |INFO: )?(?:\[TRT\]:?\s*)?"
+    r"^(?:\x1b\[[\d;]*m)*\s*(?:\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\]\s*)*(?:\[(?P<severity>[EWIV])\]\s*)?(?:\[TRT\]\s*)?"
+    r"(?:\[(?P<word>[EWIV])\]\s*)?(?:(?P<level>ERROR|WARNING|INFO): )?(?:\[TRT\]:?\s*)?"
 )
+_ERROR = re.compile(r"Error\[\d+\]:|Error Code \d+:")
 _TOKENS = (
     *("DLA", "Dla", "dla", "NVM", "nvm", "ForeignNode", "[E]", "rror", "&&&&", "Layer]", "importer", "lugin"),
-    *("engine", "INT64", "scale", "option", "--", "GPU memory", "TensorRT version", "parse", "Layers Running"),
+    *(
+        "engine",
+        "INT64",
+        "scale",
+        "option",
+        "--",
+        "GPU memory",
+        "TensorRT version",
+        "parse",
+        "ayers Running",
+        "ayers running",
+        "conformant",
+        "deprecated",
+    ),
 )
 _GENERIC = ("MSG01", "MSG02", "MSG03", "MSG04", "MSG23")
 """Messages that say that a layer is refused and not why."""
@@ -40,6 +54,9 @@ _VERSION = re.compile(r"TensorRT version: (?P<dotted>[\d.]+)|\[TensorRT v(?P<pac
 _OUTCOME = re.compile(r"&&&& (?P<outcome>PASSED|FAILED) TensorRT")
 _COMMAND = re.compile(r"&&&& RUNNING TensorRT\.trtexec \[[^\]]*\] # (?P<command>.+)")
 _GPU_LAYER = re.compile(r"\[GpuLayer\] (?:(?P<kind>[A-Z_]+): )?(?P<layer>.+)")
+_LISTED = re.compile(r"-+ Layers running on (?P<device>DLA|GPU):")
+"""Before the partition summary of TensorRT 8, one line named the layers of each device."""
+_SETS = re.compile(r"\{[^{}]*\}")
 _DLA_LAYER = re.compile(r"\[DlaLayer\] \{ForeignNode\[(?P<layer>.+?)\]\}")
 _ABOUT_DLA = re.compile(r"\bDLA\b|nvdla|NvMedia|nvmedia", re.IGNORECASE)
 
@@ -50,7 +67,8 @@ class LogClass:
 
     id: str
     pattern: re.Pattern[str]
-    literal: str
+    literals: tuple[str, ...]
+    """One of them stands in every line that matches."""
     meaning: str
     help: str
     weight: str
@@ -93,6 +111,9 @@ class LogReport:
     unknown: int
     """Lines about the DLA that match no message."""
     unknown_examples: tuple[str, ...]
+    errors: int = 0
+    """Errors that match no message, whatever they are about."""
+    error_examples: tuple[str, ...] = ()
 
     @property
     def refused(self) -> tuple[str, ...]:
@@ -103,16 +124,21 @@ class LogReport:
 
     @property
     def reason(self) -> LogFinding | None:
-        """Why the build or run failed: the first fatal line, or the refusal behind it; None if nothing failed."""
+        """Why the build or run failed: the first fatal line, or the refusal behind it.
+
+        None if nothing failed, or if an error that no message matches may be why. A refused layer ends no build that
+        may fall back to the GPU.
+        """
         refusals = [finding for finding in self.findings if finding.kind.weight == "refusal"]
         specific = [finding for finding in refusals if finding.kind.id not in _GENERIC]
         for finding in self.findings:
             if finding.kind.weight == "fatal":
                 return specific[0] if finding.kind.id in _GENERIC and specific else finding
-        if not self.failed:
+        if not self.failed or self.errors:
             return None
         consequences = [finding for finding in self.findings if finding.kind.weight == "consequence"]
-        return next(iter((*specific, *refusals, *consequences)), None)
+        blamed = () if "--allowGPUFallback" in self.command else (*specific, *refusals)
+        return next(iter((*blamed, *consequences)), None)
 
     @property
     def failed(self) -> bool:
@@ -138,7 +164,7 @@ def log_classes() -> tuple[LogClass, ...]:
         LogClass(
             message.id,
             re.compile(message.pattern),
-            _literal(message.pattern),
+            _literals(message.pattern),
             message.meaning,
             message.help,
             message.weight,
@@ -151,12 +177,11 @@ def log_classes() -> tuple[LogClass, ...]:
     table = read_toml(resources.files("orinport.targets") / "data" / "log.toml")
     for name, entry in table.items():
         pattern = entry["pattern"]
-        literal = "" if "|" in pattern else _literal(pattern)
         found.append(
             LogClass(
                 name,
                 re.compile(pattern),
-                literal,
+                _literals(pattern),
                 entry["meaning"],
                 entry["help"],
                 entry["weight"],
@@ -167,13 +192,32 @@ def log_classes() -> tuple[LogClass, ...]:
     return tuple(found)
 
 
-def _literal(pattern: str) -> str:
-    """The longest stretch of plain text that every match of `pattern` holds; empty if it has alternatives."""
-    if re.search(r"(?<!\\)\|", re.sub(r"\(\?P<device>[^)]*\)", "", pattern)):
-        return ""
-    plain = re.sub(r"\(\?P?[<:][^)]*\)\??|\[[^\]]*\][+*?]*|\\[dwSs][+*?]*|\\?.[+*?]+", "\0", pattern)
+def _literals(pattern: str) -> tuple[str, ...]:
+    """For each alternative of `pattern` the longest stretch of plain text that all its matches hold."""
+    return tuple(_literal(alternative) for alternative in _alternatives(pattern))
+
+
+def _alternatives(pattern: str) -> list[str]:
+    """The parts between bars that stand in no group."""
+    found, depth, start = [], 0, 0
+    for piece in re.finditer(r"\\.|\[[^\]]*\]|[()|]", pattern):
+        depth += {"(": 1, ")": -1}.get(piece.group(), 0)
+        if piece.group() == "|" and depth == 0:
+            found.append(pattern[start : piece.start()])
+            start = piece.end()
+    return [*found, pattern[start:]]
+
+
+def _literal(alternative: str) -> str:
+    inner = re.sub(r"(?<!\\)\((?:[^()\\]|\\.)*\)\??", "\0", alternative)
+    plain = re.sub(r"\[[^\]]*\][+*?]*|\\[dwSs][+*?]*|\\?.[+*?]+", "\0", inner)
     plain = re.sub(r"\\(.)", r"\1", plain)
     return max(plain.split("\0"), key=len)
+
+
+@cache
+def _by_literal() -> tuple[tuple[str, LogClass], ...]:
+    return tuple((literal, kind) for kind in log_classes() for literal in kind.literals)
 
 
 def read_log(lines: Iterable[str]) -> LogReport:
@@ -181,7 +225,7 @@ def read_log(lines: Iterable[str]) -> LogReport:
     reader = _Reader()
     for line in lines:
         reader.number += 1
-        if any(token in line for token in _TOKENS):
+        if reader.listed or any(token in line for token in _TOKENS):
             reader.read(line[:_LONGEST].rstrip("\r\n"))
     return reader.report()
 
@@ -193,17 +237,26 @@ class _Reader:
         self._findings: dict[str, LogFinding] = {}
         self._dla: list[str] = []
         self._gpu: list[str] = []
-        self._unknown = 0
+        self._unknown = self._errors = 0
         self._examples: list[str] = []
+        self._error_examples: list[str] = []
+        self.listed = ""
+        """The device whose layers the next line lists."""
 
     def read(self, line: str) -> None:
-        text = line[_PREFIX.match(line).end() :]  # type: ignore[union-attr]
+        prefix = _PREFIX.match(line)
+        assert prefix is not None
+        text = line[prefix.end() :]
         if self._frame(text) or self._summary(text):
             return
-        for kind in log_classes():
-            if kind.literal in text and (found := kind.pattern.search(text)):
+        for literal, kind in _by_literal():
+            if literal in text and (found := kind.pattern.search(text)):
                 self._note(kind, text, found)
                 return
+        if "E" in (prefix["severity"], prefix["word"]) or prefix["level"] == "ERROR" or _ERROR.search(text):
+            self._errors += 1
+            if len(self._error_examples) < _SHOWN:
+                self._error_examples.append(text[:300])
         if _ABOUT_DLA.search(text) and not text.startswith(("=", "---")) and "--" not in text[:2]:
             self._unknown += 1
             if len(self._examples) < _SHOWN:
@@ -224,8 +277,14 @@ class _Reader:
 
     def _summary(self, text: str) -> bool:
         """The partition summary."""
+        device, self.listed = self.listed, ""
+        if found := _LISTED.match(text):
+            self.listed = found["device"]
+            return True
         if "Layers Running on" in text:
             return True
+        if device and "[DlaLayer]" not in text and "[GpuLayer]" not in text:
+            return self._list(device, text)
         if found := _DLA_LAYER.search(text):
             if len(self._dla) < _MOST_NAMES:
                 self._dla.append(found["layer"])
@@ -235,6 +294,15 @@ class _Reader:
                 self._gpu.append(found["layer"])
             return True
         return False
+
+    def _list(self, device: str, text: str) -> bool:
+        """The one line that names all layers of a device: `{a,b}, {c},` or `a, b + c,`."""
+        if device == "DLA":
+            self._dla += _SETS.findall(text)[: _MOST_NAMES - len(self._dla)]
+        else:
+            names = [name.strip() for name in text.split(", ")]
+            self._gpu += [name.rstrip(",") for name in names if name.strip(",")][: _MOST_NAMES - len(self._gpu)]
+        return True
 
     def _note(self, kind: LogClass, text: str, found: re.Match[str]) -> None:
         finding = self._findings.get(kind.id)
@@ -257,6 +325,8 @@ class _Reader:
             tuple(self._gpu),
             self._unknown,
             tuple(self._examples),
+            self._errors,
+            tuple(self._error_examples),
         )
 
 

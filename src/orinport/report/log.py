@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from orinport import __version__
 from orinport.report.json import SCHEMA_VERSION, finding_document
 from orinport.report.style import PLAIN, Style, clean
 from orinport.words import count
 
 if TYPE_CHECKING:
     from orinport.device.log import LogFinding, LogReport
-    from orinport.device.log_match import LogMatch
+    from orinport.device.log_match import Difference, LogMatch
 
-__all__ = ["log_document", "log_text"]
+__all__ = ["difference_report", "log_document", "log_text"]
 
 _NAMES_SHOWN = 8
 
@@ -32,10 +33,18 @@ def log_document(name: str, report: LogReport, match: LogMatch | None) -> dict[s
         "dla_regions": list(report.dla_regions),
         "gpu_layers": list(report.gpu_layers),
         "unknown": {"lines": report.unknown, "examples": list(report.unknown_examples)},
+        "errors": {"lines": report.errors, "examples": list(report.error_examples)},
         "differences": []
         if match is None
         else [
-            {"layer": d.layer, "nodes": list(d.nodes), "ours": d.ours, "log": d.log, "codes": list(d.codes)}
+            {
+                "layer": d.layer,
+                "nodes": list(d.nodes),
+                "ours": d.ours,
+                "log": d.log,
+                "codes": list(d.codes),
+                "report": difference_report(d, report, match),
+            }
             for d in match.differences
         ],
         "unmatched": [] if match is None else list(match.unmatched),
@@ -72,6 +81,12 @@ def log_text(name: str, report: LogReport, match: LogMatch | None, style: Style 
     lines = [style.bold(f"{clean(name)}: {count(report.lines, 'line')} of {version}, {outcome}")]
     if report.reason is not None:
         lines += ["", style.bad("reason: ") + clean(report.reason.kind.meaning), *_lines(report.reason, match)]
+    elif report.failed and report.errors:
+        lines += [
+            "",
+            style.bad("reason: ") + "nobody has documented it; the first error that orinport does not know is",
+        ]
+        lines.append(f"  {clean(report.error_examples[0])}")
     for finding in report.findings:
         if finding is not report.reason:
             lines += ["", clean(finding.kind.meaning), *_lines(finding, match)]
@@ -82,12 +97,15 @@ def log_text(name: str, report: LogReport, match: LogMatch | None, style: Style 
             *(f"  DLA: {clean(region)}" for region in report.dla_regions[:_NAMES_SHOWN]),
             *(f"  GPU: {clean(layer)}" for layer in report.gpu_layers[:_NAMES_SHOWN]),
         ]
+    if report.errors:
+        lines += ["", f"{count(report.errors, 'error')} that orinport does not know, for instance:"]
+        lines += [f"  {clean(line)}" for line in report.error_examples[:3]]
     if report.unknown:
         lines += ["", f"{count(report.unknown, 'line')} about the DLA that orinport does not know, for instance:"]
         lines += [f"  {clean(line)}" for line in report.unknown_examples[:3]]
     if match is not None:
-        lines += ["", *_match(match, style)]
-    if not report.findings and not report.unknown:
+        lines += ["", *_match(match, report, style)]
+    if not report.findings and not report.unknown and not report.errors:
         lines += ["", "nothing in it speaks of the DLA"]
     return "\n".join(lines) + "\n"
 
@@ -111,17 +129,19 @@ def _named(name: str, match: LogMatch | None) -> str:
     return clean(name) if not nodes or nodes == (name,) else f"{clean(name)} ({', '.join(map(clean, nodes))})"
 
 
-def _match(match: LogMatch, style: Style) -> list[str]:
+def _match(match: LogMatch, report: LogReport, style: Style) -> list[str]:
     lines = []
     for name, findings in list(match.causes.items())[:_NAMES_SHOWN]:
         for finding in findings[:2]:
             lines += [f"{clean(name)}: {finding.code}: {clean(finding.message)}", f"  help: {clean(finding.help)}"]
             if finding.fix is not None:
                 lines.append(f"  fix: orinport prepare applies {finding.fix.rewrite} ({finding.fix.safety})")
-    return [*lines, *([""] if lines else []), *_agreement(match, style)]
+    return [*lines, *([""] if lines else []), *_agreement(match, report, style)]
 
 
-def _agreement(match: LogMatch, style: Style) -> list[str]:
+def _agreement(match: LogMatch, report: LogReport, style: Style) -> list[str]:
+    if match.unmatched and not match.nodes:
+        return [style.warn("no layer of the log is in this network: is it the one that was built?")]
     if not match.differences:
         return [style.good("the log and orinport's verdicts agree")]
     lines = [
@@ -130,4 +150,23 @@ def _agreement(match: LogMatch, style: Style) -> list[str]:
     for difference in match.differences[:_NAMES_SHOWN]:
         codes = f" ({', '.join(difference.codes)})" if difference.codes else ""
         lines.append(f"  {clean(difference.layer)}: orinport says {difference.ours}{codes}, the log {difference.log}")
-    return lines
+    if len(match.differences) > _NAMES_SHOWN:
+        lines.append(f"  and {len(match.differences) - _NAMES_SHOWN} more; --format json has a report for each")
+    return [*lines, "", "report for the first of them:", "", difference_report(match.differences[0], report, match)]
+
+
+def difference_report(difference: Difference, report: LogReport, match: LogMatch) -> str:
+    """A report of one difference in Markdown, ready to be sent: versions, layer, tensors, both verdicts. No weights."""
+    version = report.version or "unknown"
+    says = {"dla": "takes", "gpu": "does not take"}[difference.ours]
+    lines = [
+        f"### orinport says that the DLA {says} a {difference.kind} which the log has {difference.log}",
+        "",
+        f"- orinport {__version__}, target {match.target}, {match.precision}",
+        f"- log of TensorRT {version}",
+        f"- layer: {difference.kind}, {clean(difference.attributes) or 'no attributes'}",
+        f"- tensors: {clean(difference.tensors)}",
+        f"- codes: {', '.join(difference.codes) or 'none'}",
+        f"- evidence: {clean(difference.evidence)}",
+    ]
+    return "\n".join(lines)
