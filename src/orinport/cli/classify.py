@@ -62,6 +62,7 @@ def classify(
     options are unusable.
     """
     from orinport.dcnv4.classifier import true_classes
+    from orinport.report.json import SCHEMA_VERSION, dumps
 
     if top < 1:
         raise OrinportError(f"{top} classes show nothing.", "Use --top 1 or more.")
@@ -76,7 +77,7 @@ def classify(
         for row in _run(classifier, paths, resize, max(top, 5) if accuracy else top):
             (failures if "error" in row else rows).append(row)
     progress("")
-    document: dict[str, Any] = {"schema_version": 1, "model": str(model), "weights": classifier.weights}
+    document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "model": str(model), "weights": classifier.weights}
     if accuracy:
         document["accuracy"] = _accuracy(rows, truths)
     document["pictures"] = [*rows, *failures]
@@ -84,8 +85,6 @@ def classify(
     if csv is not None:
         emit(_csv(rows, top), csv, *read)
     if format == "json":
-        from orinport.report.json import dumps
-
         emit(dumps(_plain(document, top)), output, *read)
     else:
         emit(_text(classifier, document, top), output, *read)

@@ -203,6 +203,5 @@ def _reasons(refused: Sequence[tuple[str, str]]) -> str:
 
 
 def _verdict(proof: VerifyReport) -> str:
-    worst = max((row.max_rel for row in proof.rows), default=0.0)
     shape = "x".join(map(str, proof.rows[0].shape)) if proof.rows else ""
-    return f"{'equal' if proof.equal else 'DIFFERENT'}: largest relative difference {worst:.2g} at output {shape}"
+    return f"{'equal' if proof.equal else 'DIFFERENT'}: largest relative difference {proof.worst:.2g} at output {shape}"

@@ -137,25 +137,27 @@ def _rewrite(
 
 
 def _listing(format: str) -> str:
-    from orinport.report.json import dumps
+    from orinport.report.json import SCHEMA_VERSION, dumps
     from orinport.rewrites.driver import all_rewrites, documentation
 
     rows = [(each.name, each.safety.value, documentation(each).splitlines()[0]) for each in all_rewrites()]
     if format == "json":
         entries = [{"name": name, "safety": safety, "title": title} for name, safety, title in rows]
-        return dumps({"schema_version": 1, "rewrites": entries})
+        return dumps({"schema_version": SCHEMA_VERSION, "rewrites": entries})
     wide = max(len(name) for name, _, _ in rows)
     return "".join(f"{name:<{wide}}  {safety:<9}  {title}\n" for name, safety, title in rows)
 
 
 def _report(before: Model, after: Model, log: RewriteLog, proof: VerifyReport | None, format: str) -> str:
-    from orinport.report.json import dumps, verify_document
+    from orinport.report.json import SCHEMA_VERSION, dumps, verify_document
     from orinport.report.style import clean
     from orinport.report.text import verify_text
 
     if format == "json":
         whole = None if proof is None else verify_document(proof)
-        return dumps({"schema_version": 1, "model": before.name, "rewrites": log.document(), "proof": whole})
+        return dumps(
+            {"schema_version": SCHEMA_VERSION, "model": before.name, "rewrites": log.document(), "proof": whole}
+        )
     lines = []
     nodes = {node.name: node for node in after.graph if node.name}
     for entry in log.applied:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orinport.report.json import finding_document
+from orinport.report.json import SCHEMA_VERSION, finding_document
 from orinport.report.style import PLAIN, Style, clean
 from orinport.words import count
 
@@ -122,7 +122,7 @@ def emulation_document(report: EmulationReport) -> dict[str, Any]:
     """JSON of an emulation; fields are only added."""
     first = report.first_wrong
     return {
-        "schema_version": 1,
+        "schema_version": SCHEMA_VERSION,
         "model": report.model,
         "target": report.target.name,
         "precision": report.precision.value,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from orinport.report.json import SCHEMA_VERSION
 from orinport.report.style import clean
 
 if TYPE_CHECKING:
@@ -12,8 +13,6 @@ if TYPE_CHECKING:
     from orinport.targets.target import Figure, Hardware, Stack, Target
 
 __all__ = ["list_document", "list_text", "target_document", "target_text"]
-
-SCHEMA_VERSION = 1
 
 
 def list_text(targets: Sequence[Target]) -> str:

@@ -75,6 +75,11 @@ class VerifyReport:
         """All outputs agree within their tolerance."""
         return all(row.equal for row in self.rows)
 
+    @property
+    def worst(self) -> float:
+        """The largest relative difference of all outputs."""
+        return max((row.max_rel for row in self.rows), default=0.0)
+
 
 @dataclass(frozen=True, slots=True)
 class Applied:
