@@ -77,6 +77,16 @@ def test_no_module_runs_code_from_data() -> None:
         assert not calls(path) & {"eval", "exec", "pickle.load", "pickle.loads", "os.system", "marshal.loads"}, path
 
 
+def test_element_types_are_not_changed_in_place() -> None:
+    """Copies of a graph share the type objects of their values: `value.type = ir.TensorType(...)` sets a new one."""
+    for path in SOURCE.rglob("*.py"):
+        for found in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(found, ast.Assign) or "ir.DataType" not in ast.unparse(found.value):
+                continue
+            targets = [each.attr for each in found.targets if isinstance(each, ast.Attribute)]
+            assert "dtype" not in targets, f"{path}:{found.lineno}"
+
+
 def test_no_shell_and_no_network() -> None:
     for path in SOURCE.rglob("*.py"):
         text = path.read_text(encoding="utf-8")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from orinport.errors import OrinportError
 from orinport.precision.calibrate import input_specs
-from orinport.precision.data import DataSpec, open_data
+from orinport.precision.data import DataSpec, Samples, open_data
 from orinport.precision.emulate import Arithmetic, arithmetic_of, emulate
 from orinport.precision.emulate_measure import measure
 from orinport.precision.scales import Scales
@@ -20,9 +21,7 @@ from orinport.rules.finding import Verdict
 from orinport.targets.target import Precision
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
-    from typing import Any
 
     from numpy.typing import NDArray
 
@@ -127,12 +126,15 @@ def emulate_model(
             raise OrinportError("INT8 cannot be emulated without scales.", "Give --scales FILE; quantize writes one.")
         quantized = quantize_model(model, target, int8, progress=progress)
         model, scales, findings = quantized.model, quantized.scales, quantized.findings
-    report = check_model(model, target, precision)
+        report = quantized.checked
+    else:
+        report = check_model(model, target, precision)
     layers = tuple(row.layer for row in report.layers)
     arithmetic = arithmetic_of(layers, _on_dla(report), scales if precision is Precision.INT8 else None)
     samples, source = open_samples(
         model, edges, data=options.data, preprocess=options.preprocess, cases=options.cases, seed=options.seed
     )
+    samples = list(samples)
     found = emulate(model, arithmetic, scales)
     rows = measure(model, found, samples)
     ranking = None
@@ -172,11 +174,12 @@ def open_samples(
     preprocess: Path | None = None,
     cases: int = 3,
     seed: int = 0,
-) -> tuple[list[Mapping[str, NDArray[Any]]], str]:
+) -> tuple[Sequence[Mapping[str, NDArray[Any]]], str]:
     """What `model` is fed, and what to call where it comes from: samples of `data`, or random inputs without it.
 
     Data has the shapes of the original network; `edges` says which inputs were moved. `cases` samples are taken, from
-    the first on, 0 for all of the data. Raises OrinportError for bad data, and for inputs without fixed shapes.
+    the first on, 0 for all of the data; each is read when it is asked for. Raises OrinportError for bad data, and for
+    inputs without fixed shapes.
     """
     if data is None:
         input_specs(model)
@@ -192,8 +195,27 @@ def open_samples(
     )
     opened = open_data(DataSpec(data, specs, "" if preprocess is None else str(preprocess)))
     count = min(len(opened), cases) if cases > 0 else len(opened)
-    given = (opened[index] for index in range(count))
-    return [sample if feed is None else feed(sample) for sample in given], data
+    return _Fed(opened, count, feed or dict), data
+
+
+class _Fed(Sequence[Mapping[str, "NDArray[Any]"]]):
+    """The first samples of some data, as a network takes them; none is kept."""
+
+    def __init__(
+        self,
+        samples: Samples,
+        count: int,
+        feed: Callable[[Mapping[str, NDArray[Any]]], Mapping[str, NDArray[Any]]],
+    ) -> None:
+        self._samples, self._count, self._feed = samples, count, feed
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: Any) -> Any:
+        if not 0 <= index < self._count:
+            raise IndexError(index)
+        return self._feed(self._samples[index])
 
 
 def _priced(ranking: tuple[Sensitivity, ...], report: CheckReport) -> tuple[Sensitivity, ...]:

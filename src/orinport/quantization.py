@@ -81,6 +81,8 @@ class QuantizeReport:
     target: Target
     scales: Scales
     coverage: Coverage
+    checked: CheckReport
+    """The network's layers and where they run, in INT8."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -173,7 +175,7 @@ def finish(scales: Scales, model: Model, report: CheckReport, options: Int8Optio
     tied = tie(marked, running, report.target, options.ties)
     if not report.target.stack.strongly_typed:
         tied = _writable(tied)
-    return QuantizeReport(model, report.target, tied, coverage(tied, regions))
+    return QuantizeReport(model, report.target, tied, coverage(tied, regions), report)
 
 
 def _writable(scales: Scales) -> Scales:

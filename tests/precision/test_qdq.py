@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 
 import orinport
@@ -13,6 +14,7 @@ from builders import network, node, random_feeds, run_onnx
 from orinport.errors import OrinportError
 from orinport.model.load import load
 from orinport.model.save import to_proto
+from orinport.precision.explicit import insert_qdq
 from orinport.precision.qdq import has_qdq, strip_qdq
 from orinport.precision.scales import Origin
 from precision.quantised import QuantisedNetwork
@@ -417,6 +419,24 @@ def test_q20_what_lacks_a_scale_is_listed_by_layer_and_region() -> None:
     missing = {finding.layer for finding in report.findings if finding.code == "Q001"}
     assert missing == {layer.name for layer in report.coverage.fp16_layers}
     assert report.coverage.covered < len(report.coverage.tensors)
+
+
+def test_the_given_network_keeps_its_types() -> None:
+    """A copy shares the type objects of what it was copied from."""
+    q = QuantisedNetwork()
+    q.constants |= {"s": np.float32(0.02), "z": np.int8(0), "shape": np.array([1, -1], np.int64)}
+    q.op("Reshape", [q.op("QuantizeLinear", ["x", "s", "z"], "i"), "shape"], "m")
+    q.op("Relu", [q.op("DequantizeLinear", ["m", "s", "z"], "f")], "y")
+    model = load(q.model(X, ["y"]))
+    before = to_proto(model).SerializeToString(deterministic=True)
+    types = {value.name: value.dtype for each in model.graph for value in each.outputs}
+    assert types["m"] == ir.DataType.INT8
+    clean, scales = strip_qdq(model)
+    back, _ = insert_qdq(clean, scales)
+    assert {value.name: value.dtype for each in model.graph for value in each.outputs} == types
+    assert to_proto(model).SerializeToString(deterministic=True) == before
+    assert {value.dtype for each in clean.graph for value in each.outputs} == {ir.DataType.FLOAT}
+    assert ir.DataType.INT8 in {value.dtype for each in back.graph for value in each.outputs}
 
 
 def test_integers_may_be_moved_between_a_pair() -> None:

@@ -231,6 +231,20 @@ def test_fp16_needs_no_scales_and_is_closer(files: MappingProxyType[str, Path]) 
     assert report.output_rows[0].snr_db > 60
 
 
+def test_a_network_is_lowered_once(files: MappingProxyType[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """To find its scales and to say what runs where takes one check of it."""
+    from orinport import checking
+
+    seen: list[Any] = []
+    plain = checking.check_model
+    monkeypatch.setattr(checking, "check_model", lambda *given, **more: seen.append(given) or plain(*given, **more))
+    for kind in ("dla-int8", "dla-fp16"):
+        scales = {"scales": files["small-scales"]} if kind == "dla-int8" else {}
+        report = orinport.verify(files["small"], emulate=kind, data=files["small-data"], target=TARGET, **scales)
+        assert report.rows
+    assert len(seen) == 2
+
+
 def test_a_bundle_brings_its_scales(files: MappingProxyType[str, Path], tmp_path: Path) -> None:
     folder = tmp_path / "bundle"
     orinport.prepare(files["small"], output=folder, precision="int8", data=files["small-data"], target=TARGET)

@@ -304,7 +304,7 @@ class _Emulator:
         if value.dtype == ir.DataType.DOUBLE:
             return value
         double = self.op("Cast", value, to=int(ir.DataType.DOUBLE))
-        double.dtype = ir.DataType.DOUBLE
+        double.type = ir.TensorType(ir.DataType.DOUBLE)
         return double
 
     def _rescaled(self, narrow: ir.Value, before: float, after: float, low: int, high: int) -> ir.Value:
@@ -479,12 +479,12 @@ class _Emulator:
             sums = self._double(self._bare(node, x, self.constant(form.weights(part).astype(np.float32)), []))
             if total is not None:
                 sums = self.op("Add", total, sums)
-                sums.dtype = ir.DataType.DOUBLE
+                sums.type = ir.TensorType(ir.DataType.DOUBLE)
             total = sums
         assert total is not None
         shape = form.broadcast(len(shape_of(node.outputs[0]) or ()))
         total = self.op("Add", total, self.constant(bias.astype(np.float64).reshape(shape)))
-        total.dtype = ir.DataType.DOUBLE
+        total.type = ir.TensorType(ir.DataType.DOUBLE)
         return total
 
     def _bare(self, node: ir.Node, x: ir.Value, weights: ir.Value, bias: list[ir.Value]) -> ir.Value:
@@ -569,7 +569,7 @@ class _Emulator:
             factor = np.float64(reciprocal(length)) / 65536
             double = self.op("Mul", self._double(sums), self.constant(factor * _NUDGE))
             sums = self.op("Round", double)
-            sums.dtype = ir.DataType.DOUBLE
+            sums.type = ir.TensorType(ir.DataType.DOUBLE)
         narrow = self.op("Cast", sums, to=int(ir.DataType.FLOAT))
         clipped = self.op("Clip", narrow, self.constant(np.float32(INT8[0])), self.constant(np.float32(INT8[1])))
         self._handed_on(node.outputs[0], clipped, self.held[source])

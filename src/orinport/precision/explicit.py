@@ -86,7 +86,7 @@ class _Inserter:
         )
         integers = quantize.outputs[0]
         integers.name, integers.shape = self.names.unique(f"{base}_int8"), source.shape
-        integers.dtype = ir.DataType.INT8
+        integers.type = ir.TensorType(ir.DataType.INT8)
         restore = ir.Node(
             "", "DequantizeLinear", [integers, scale, self._zero], name=self.names.unique(f"{base}_restore")
         )

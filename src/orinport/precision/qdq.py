@@ -324,7 +324,7 @@ class _Stripper:
         for value in [*self.graph.inputs, *(output for node in self.graph for output in node.outputs)]:
             quantised = value in self.found or (value.producer() is not None and value.dtype in _INTEGERS)
             if quantised and value.dtype in _INTEGERS and _made_of_floats(value):
-                value.dtype = ir.DataType.FLOAT
+                value.type = ir.TensorType(ir.DataType.FLOAT)  # copies of a graph share their types
 
 
 def _made_of_floats(value: ir.Value) -> bool:
