@@ -69,6 +69,16 @@ def two_branches(mask: np.ndarray) -> onnx.ModelProto:
     return network(nodes, {"x": ONE}, ["y"], {"m": mask})
 
 
+def compared(op_type: str, dtype: Any = np.float32) -> onnx.ModelProto:
+    """`x * (x > z)`, in FP16 with two Casts of the comparison."""
+    to = 10 if dtype == np.float16 else 1
+    nodes = [node("Sigmoid", ["x"], "z"), node(op_type, ["x", "z"], "c"), node("Cast", ["c"], "m", to=to)]
+    if dtype == np.float16:
+        nodes += [node("Cast", ["c"], "n", to=to), node("Add", ["m", "n"], "o")]
+    nodes.append(node("Mul", ["x", "m" if to == 1 else "o"], "y"))
+    return network(nodes, {"x": (ONE, dtype)}, ["y"], opset=17)
+
+
 def best(count: int) -> onnx.ModelProto:
     return network([node("TopK", ["x", "k"], ["y", ""], axis=1)], {"x": ONE}, ["y"], {"k": np.asarray([count])})
 
@@ -128,6 +138,13 @@ CASES = {
     "norm of a vector for jp6.2": ("DLA023", between("LpNormalization", axis=1)),
     "logarithms for jp6.2": ("DLA023", between("LogSoftmax", axis=1)),
     "best score for jp6.2": ("DLA001", best(1)),
+    "best scores": ("DLA001", best(3)),
+    "soft sign for jp6.2": ("DLA020", between("Softsign")),
+    "threshold": ("DLA020", between("ThresholdedRelu", alpha=0.5)),
+    "comparison": ("DLA022", compared("Greater")),
+    "greater or equal": ("DLA022", compared("GreaterOrEqual")),
+    "greater or equal, joined": ("DLA035", compared("GreaterOrEqual")),
+    "half of the comparison in INT8 for jp6.2": ("DLA166", compared("Greater", np.float16)),
 }
 
 

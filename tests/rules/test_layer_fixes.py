@@ -244,17 +244,20 @@ def test_softmax_of_another_rank_moves_to_four_dimensions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "expected"),
+    ("kind", "target", "expected"),
     [
-        ("HARD_SIGMOID", "hard-activation-to-clip"),
-        ("SOFTPLUS", "activation-to-sigmoid"),
-        ("GELU_ERF", "gelu-to-tanh"),
-        ("SOFTSIGN", None),
+        ("HARD_SIGMOID", JP62, "hard-activation-to-clip"),
+        ("SOFTPLUS", JP62, "activation-to-sigmoid"),
+        ("GELU_ERF", JP62, "gelu-to-tanh"),
+        ("SOFTSIGN", JP62, "softsign-to-div"),
+        ("SOFTSIGN", JP60, None),
+        ("THRESHOLDED_RELU", JP60, "thresholded-relu-to-clip"),
+        ("SCALED_TANH", JP62, None),
     ],
 )
-def test_activations_name_their_rewrite(kind: str, expected: str | None) -> None:
+def test_activations_name_their_rewrite(kind: str, target: tuple[str, str], expected: str | None) -> None:
     checked = layer(LayerKind.ACTIVATION, (tensor("x"),), (tensor("y"),), type=kind, alpha=0.2, beta=0.5)
-    assert fix("DLA020", checked, *JP62) == expected
+    assert fix("DLA020", checked, *target) == expected
 
 
 @pytest.mark.parametrize(("low", "high", "expected"), [(-1.0, 1.0, "clip-to-min-max"), (0.0, 3.4e38, "clip-to-relu")])

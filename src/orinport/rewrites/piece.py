@@ -139,7 +139,7 @@ def cut(
             name=f"n{position}",
         )
         for index, (old, new) in enumerate(zip(node.outputs, copy.outputs, strict=True)):
-            optional = index > 0 and node.op_type != "Split"  # whose outputs are counted
+            optional = index > 0 and node.op_type not in ("Split", "TopK")  # which have all of them
             unused = optional and not old.uses() and old not in outputs and not old.is_graph_output()
             new.name = "" if unused else f"v{position}_{index}"
             new.shape, new.type = old.shape, old.type

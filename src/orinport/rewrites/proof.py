@@ -311,7 +311,7 @@ def _tolerance(before: Piece, after: Piece) -> float:
 
 # ---------------------------------------------------------------------------------------------- one application
 
-_MAXIMA = frozenset({"GlobalMaxPool", "MaxPool", "ReduceMax", "ReduceMin"})
+_MAXIMA = frozenset({"GlobalMaxPool", "MaxPool", "ReduceMax", "ReduceMin", "TopK"})
 """ONNX leaves open what a maximum makes of NaN, and ONNX Runtime answers differently for each of these; its MaxPool
 begins at the lowest finite number, so a window of -inf alone gives that."""
 

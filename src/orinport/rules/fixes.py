@@ -13,6 +13,8 @@ __all__ = [
     "BROADCAST_TO_RESIZE",
     "CLIP_TO_MIN_MAX",
     "CLIP_TO_RELU",
+    "COMPARE_TO_CAST",
+    "COMPARE_TO_CLIP",
     "CONCAT_TO_CHANNELS",
     "CONV_PADS_TO_CONVS",
     "CONV_PADS_TO_PAD",
@@ -54,12 +56,15 @@ __all__ = [
     "SLICE_STEP_TO_CONV",
     "SLICE_TO_4D",
     "SOFTMAX_TO_CHANNELS",
+    "SOFTSIGN_TO_DIV",
     "SPLIT_AVERAGE_POOL",
     "SPLIT_CONV_CHANNELS",
     "SPLIT_CONV_KERNEL",
     "SPLIT_MAX_POOL",
     "SQRT_TO_POW",
+    "THRESHOLDED_RELU_TO_CLIP",
     "TILE_TO_CONCAT",
+    "TOPK_TO_MAX_MIN",
     "TOPK_TO_REDUCE_MAX",
     "WHERE_TO_ARITHMETIC",
     "WHERE_TO_SLICES",
@@ -71,6 +76,8 @@ AVERAGE_POOL_TO_INCLUSIVE: Final = ("average-pool-to-inclusive", "exact")
 BROADCAST_TO_RESIZE: Final = ("broadcast-to-resize", "exact")
 CLIP_TO_MIN_MAX: Final = ("clip-to-min-max", "exact")
 CLIP_TO_RELU: Final = ("clip-to-relu", "tolerance")
+COMPARE_TO_CAST: Final = ("compare-to-cast", "exact")
+COMPARE_TO_CLIP: Final = ("compare-to-clip", "tolerance")
 CONCAT_TO_CHANNELS: Final = ("concat-to-channels", "exact")
 CONV_PADS_TO_CONVS: Final = ("conv-pads-to-convs", "tolerance")
 CONV_PADS_TO_PAD: Final = ("conv-pads-to-pad", "exact")
@@ -112,12 +119,15 @@ SCATTER_TO_SLICES: Final = ("scatter-to-slices", "exact")
 SLICE_STEP_TO_CONV: Final = ("slice-step-to-conv", "exact")
 SLICE_TO_4D: Final = ("slice-to-4d", "exact")
 SOFTMAX_TO_CHANNELS: Final = ("softmax-to-channels", "exact")
+SOFTSIGN_TO_DIV: Final = ("softsign-to-div", "exact")
 SPLIT_AVERAGE_POOL: Final = ("split-average-pool", "exact")
 SPLIT_CONV_CHANNELS: Final = ("split-conv-channels", "exact")
 SPLIT_CONV_KERNEL: Final = ("split-conv-kernel", "exact")
 SPLIT_MAX_POOL: Final = ("split-max-pool", "exact")
 SQRT_TO_POW: Final = ("sqrt-to-pow", "tolerance")
+THRESHOLDED_RELU_TO_CLIP: Final = ("thresholded-relu-to-clip", "tolerance")
 TILE_TO_CONCAT: Final = ("tile-to-concat", "exact")
+TOPK_TO_MAX_MIN: Final = ("topk-to-max-min", "exact")
 TOPK_TO_REDUCE_MAX: Final = ("topk-to-reduce-max", "exact")
 WHERE_TO_ARITHMETIC: Final = ("where-to-arithmetic", "tolerance")
 WHERE_TO_SLICES: Final = ("where-to-slices", "exact")

@@ -11,8 +11,8 @@ TopK is no layer of the DLA. Maxima are from TensorRT 10.3 on, and pools do the 
 The score of the best class, `TopK(x, 1, axis=1)`: `ReduceMax(x, axis=1)`.
 
 ## Refused
-k above 1, or known at run time only; places that are used, because the DLA returns no integers (ArgMax has no form on
-it for the same reason); integers.
+k above 1, for `topk-to-max-min`, or known at run time only; places that are used, because the DLA returns no integers
+(ArgMax has no form on it for the same reason); integers.
 
 ## Safety
 exact: bit-equal for all but NaN, for which ONNX leaves the order open.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from orinport.rewrites.builder import Builder
     from orinport.rewrites.context import RewriteContext
 
-__all__ = ["REWRITE", "TopkToReduceMax"]
+__all__ = ["REWRITE", "TopkToReduceMax", "chosen_count"]
 
 _AXES_AS_INPUT = 18
 
@@ -50,20 +50,13 @@ class TopkToReduceMax(Rewrite):
     def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
         if node.op_type == "ArgMax":
             return Refusal("the DLA returns no places: its results are FP16 or INT8")
-        value, count = node.inputs[0], context.attribute(node, "k")
+        value = node.inputs[0]
         if not context.is_float(value) or context.shape(value) is None:
             return Refusal("the DLA computes in floating-point types, on shapes that are known")
-        if len(node.inputs) > 1:
-            numbers = context.constant(node.inputs[1])
-            if numbers is None:
-                return Refusal("k is known at run time only")
-            count = int(numbers.reshape(-1)[0])
-        if count != 1:
-            return Refusal(f"k is {count}, and the DLA finds a single maximum")
-        places = node.outputs[1]
-        if places.uses() or context.is_output(places):
-            return Refusal("the places are used, and the DLA returns no integers")
-        return Match((node,), (node.outputs[0],))
+        count = chosen_count(node, context)
+        if isinstance(count, Refusal):
+            return count
+        return Match((node,), (node.outputs[0],)) if count == 1 else None
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
         node, context = match.nodes[0], builder.context
@@ -72,6 +65,20 @@ class TopkToReduceMax(Rewrite):
         if context.opset < _AXES_AS_INPUT:
             return (builder.op(op_type, node.inputs[0], axes=[axis], keepdims=1),)
         return (builder.op(op_type, node.inputs[0], builder.ints([axis], "axes"), keepdims=1),)
+
+
+def chosen_count(node: ir.Node, context: RewriteContext) -> int | Refusal:
+    """k of a TopK of which only the values are used."""
+    count = context.attribute(node, "k")
+    if len(node.inputs) > 1:
+        numbers = context.constant(node.inputs[1])
+        if numbers is None:
+            return Refusal("k is known at run time only")
+        count = int(numbers.reshape(-1)[0])
+    places = node.outputs[1]
+    if places.uses() or context.is_output(places):
+        return Refusal("the places are used, and the DLA returns no integers")
+    return int(count)
 
 
 REWRITE = TopkToReduceMax()

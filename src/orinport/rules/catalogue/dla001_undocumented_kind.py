@@ -16,10 +16,10 @@ A LayerNormalization node, a GridSample node, a TopK in a detection head.
 Rewrite the layer with kinds that the DLA takes, or end the part for the DLA before it.
 
 ## Fix safety
-The rewrites einsum-to-product, cumsum-to-conv, fuse-pad, scatter-to-slices, scatter-nd-to-slices and topk-to-reduce-max
-are exact, and so are gru-to-conv, lstm-to-conv and rnn-to-conv, which take the loops of these operators apart.
-Normalisations become layers of the DLA by layer-norm-to-pow (exact, INT8 from TensorRT 10.3 on) or layer-norm-to-div
-(within a stated error, with consent).
+The rewrites einsum-to-product, cumsum-to-conv, fuse-pad, scatter-to-slices, scatter-nd-to-slices, topk-to-reduce-max
+and topk-to-max-min are exact, and so are gru-to-conv, lstm-to-conv and rnn-to-conv, which take the loops of these
+operators apart. Normalisations become layers of the DLA by layer-norm-to-pow (exact, INT8 from TensorRT 10.3 on) or
+layer-norm-to-div (within a stated error, with consent).
 
 ## Source
 Rows X01b, X05 and OP48: absence from NvInfer.h, from the guides and from the current documentation; operator
@@ -40,6 +40,7 @@ from orinport.rules.fixes import (
     LAYER_NORM_TO_POW,
     SCATTER_ND_TO_SLICES,
     SCATTER_TO_SLICES,
+    TOPK_TO_MAX_MIN,
     TOPK_TO_REDUCE_MAX,
 )
 from orinport.rules.rule import LayerRule
@@ -149,7 +150,8 @@ def _choice_fix(layer: Layer, context: Context) -> tuple[str, str] | None:
     """The rewrite of a TopK of which only the values are used, not the places."""
     if any(_is_read(places.name, context) for places in layer.outputs[1:]):
         return None
-    return TOPK_TO_REDUCE_MAX if layer.attributes.get("k") == 1 else None
+    count = layer.attributes.get("k")
+    return None if count is None else TOPK_TO_REDUCE_MAX if count == 1 else TOPK_TO_MAX_MIN
 
 
 def _scatter_fix(layer: Layer) -> tuple[str, str] | None:

@@ -16,8 +16,9 @@ SiLU passes as Sigmoid and Mul. HardSwish passes as Clip(x + 3, 0, 6) * x / 6. E
 one that is taken.
 
 ## Fix safety
-The rewrite hard-activation-to-clip is exact: HardSigmoid and HardSwish by a Clip. activation-to-sigmoid (Softplus, Elu,
-Selu, Celu, Mish) and gelu-to-tanh approximate within a stated error and need consent (tolerance).
+The rewrites hard-activation-to-clip (HardSigmoid and HardSwish by a Clip) and softsign-to-div (from TensorRT 10.3 on)
+are exact. activation-to-sigmoid (Softplus, Elu, Selu, Celu, Mish), gelu-to-tanh and thresholded-relu-to-clip
+approximate within a stated error and need consent (tolerance).
 
 ## Source
 Rows A01a, A01b, A04, A05, A06, OP15 and CF07: NvInfer.h, developer guides 8.4 and 8.5, release notes 8.0.1,
@@ -30,9 +31,15 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
-from orinport.rules.fixes import ACTIVATION_TO_SIGMOID, GELU_TO_TANH, HARD_ACTIVATION_TO_CLIP
+from orinport.rules.fixes import (
+    ACTIVATION_TO_SIGMOID,
+    GELU_TO_TANH,
+    HARD_ACTIVATION_TO_CLIP,
+    SOFTSIGN_TO_DIV,
+    THRESHOLDED_RELU_TO_CLIP,
+)
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import finding, holding, speaking
+from orinport.rules.support import finding, holding, speaking, takes_division
 from orinport.targets.target import Precision
 
 if TYPE_CHECKING:
@@ -57,6 +64,8 @@ _FIXES: Mapping[str, tuple[str, str]] = {
     "HARD_SIGMOID": HARD_ACTIVATION_TO_CLIP,
     "SELU": ACTIVATION_TO_SIGMOID,
     "SOFTPLUS": ACTIVATION_TO_SIGMOID,
+    "SOFTSIGN": SOFTSIGN_TO_DIV,
+    "THRESHOLDED_RELU": THRESHOLDED_RELU_TO_CLIP,
 }
 
 
@@ -100,7 +109,7 @@ class ActivationType(LayerRule):
             limit=tuple(op for row in holding(context, ("A01a", "A01b")) for op in row.values["allowed"]),
             advice=_ADVICE.get(kind, "Use ReLU, Clip, Sigmoid or TanH, or SiLU as Sigmoid and Mul."),
             verdict=Verdict.GPU if certain else Verdict.UNKNOWN,
-            fix=_FIXES.get(kind),
+            fix=_FIXES.get(kind) if kind != "SOFTSIGN" or takes_division(context) else None,
         )
 
 

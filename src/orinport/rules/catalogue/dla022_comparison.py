@@ -17,7 +17,8 @@ A Greater with a threshold in a network prepared for FP16.
 Compare after the network, or use arithmetic: Clip(x * large, 0, 1) is a step function for whole numbers.
 
 ## Fix safety
-No rewrite is applied.
+compare-to-clip, which takes the difference, amplifies and clips it, is the same for numbers that are not within 2^-30
+of each other and needs consent (tolerance).
 
 ## Source
 Rows K01a to K02, K09, OP24, OP25 and OP26: developer guide 8.5, operator reference, current
@@ -28,8 +29,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orinport.model.layer import LayerKind
+from orinport.model.layer import DType, LayerKind
 from orinport.rules.finding import Verdict
+from orinport.rules.fixes import COMPARE_TO_CLIP
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import COMPARISONS, finding, holding
 
@@ -63,6 +65,7 @@ class Comparison(LayerRule):
                 value=context.precision.value,
                 limit=integer.values["precision"],
                 advice="Prepare the network in INT8, or compare after the network.",
+                fix=_fix(layer, context),
             )
             return
         accept = next((row for row in holding(context, ("K01a", "K01b", "K01c")) if op in row.values["allowed"]), None)
@@ -94,7 +97,14 @@ class Comparison(LayerRule):
             limit=None,
             advice="Compare after the network, or use a target with TensorRT 10.3 or later in INT8.",
             verdict=Verdict.GPU if certain else Verdict.UNKNOWN,
+            fix=_fix(layer, context),
         )
+
+
+def _fix(layer: Layer, context: Context) -> tuple[str, str] | None:
+    """The rewrite of comparisons of numbers whose truth values stay inside the network."""
+    numbers = all(tensor.dtype in (DType.FP16, DType.FP32) for tensor in layer.inputs)
+    return COMPARE_TO_CLIP if numbers and layer.outputs[0].name not in context.outputs else None
 
 
 RULE = Comparison()

@@ -14,8 +14,8 @@ Where(mask, scores, -inf) in an attention layer.
 Work on masks of 0 and 1: Where(c, x, 0) is x * c, Not(x) is 1 - x, And is a product, Or is Clip(a + b, 0, 1).
 
 ## Fix safety
-logic-to-arithmetic (NOT, AND, OR) and where-to-slices (constant conditions) are exact; where-to-arithmetic needs
-consent (tolerance).
+logic-to-arithmetic (NOT, AND, OR) and where-to-slices (constant conditions) are exact; where-to-arithmetic, and
+compare-to-clip for greater-or-equal, need consent (tolerance).
 
 ## Source
 Rows K11, K09 and CF14: NVIDIA/Model-Optimizer issue 1415; operator table of NVIDIA/Deep-Learning-Accelerator-SW;
@@ -27,7 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
-from orinport.rules.fixes import LOGIC_TO_ARITHMETIC, WHERE_TO_ARITHMETIC, WHERE_TO_SLICES
+from orinport.rules.fixes import COMPARE_TO_CLIP, LOGIC_TO_ARITHMETIC, WHERE_TO_ARITHMETIC, WHERE_TO_SLICES
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import finding, holding, is_boolean, is_or_equal, joins_comparisons
 
@@ -69,12 +69,14 @@ class BooleanLogic(LayerRule):
             value=op,
             limit=None,
             advice=_ADVICE[op],
-            fix=_fix(layer) if layer.kind is LayerKind.SELECT else LOGIC_TO_ARITHMETIC,
+            fix=_fix(layer, context),
         )
 
 
-def _fix(layer: Layer) -> tuple[str, str] | None:
-    """The rewrite of a Where: by slices for a constant condition along one axis, else by arithmetic."""
+def _fix(layer: Layer, context: Context) -> tuple[str, str] | None:
+    """The rewrite of logic, or of a Where: by slices for a constant condition along one axis, else by arithmetic."""
+    if layer.kind is not LayerKind.SELECT:
+        return COMPARE_TO_CLIP if joins_comparisons(layer, context) else LOGIC_TO_ARITHMETIC
     condition, *branches = layer.inputs
     result = layer.outputs[0]
     if not condition.constant or condition.shape is None or result.rank != 4:

@@ -15,7 +15,7 @@ Greater, then Where.
 Put a Cast to FLOAT16 behind the comparison and work on the mask of 0 and 1.
 
 ## Fix safety
-No rewrite is applied.
+The rewrite compare-to-cast is exact: one Cast to FP16 behind the comparison, and what else reads it behind that.
 
 ## Source
 Rows K03, K05, K09 and OP25: developer guide 8.5, current documentation, operator reference.
@@ -26,6 +26,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
+from orinport.rules.fixes import COMPARE_TO_CAST
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import finding, is_cast_on_dla, is_or_equal, is_truth, takes_comparison
 
@@ -42,6 +43,7 @@ class ComparisonCast(LayerRule):
     title = "Comparison does not go straight into a Cast"
     rows = ("K03", "K05", "K09", "OP25")
     kinds = (LayerKind.ELEMENTWISE,)
+    fix = COMPARE_TO_CAST
 
     def check(self, layer: Layer, context: Context) -> Iterator[Finding]:
         row = context.rows.get("K03")
@@ -60,6 +62,7 @@ class ComparisonCast(LayerRule):
                 value="network output",
                 limit="one Cast",
                 advice="Cast to FLOAT16 inside, return that, and cast to BOOL outside.",
+                fix=COMPARE_TO_CAST,
             )
             return
         if len(readers) == 1 and is_or_equal(readers[0], context):
@@ -80,6 +83,7 @@ class ComparisonCast(LayerRule):
             value=seen,
             limit=f"one Cast to {' or '.join(targets)}",
             advice="Put one Cast to FLOAT16 behind the comparison and work on the mask of 0 and 1.",
+            fix=COMPARE_TO_CAST,
         )
 
 

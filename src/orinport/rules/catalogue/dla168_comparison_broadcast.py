@@ -14,7 +14,7 @@ Greater of (1, 8, 20, 20) and (1, 1, 20, 20).
 Make the shapes equal.
 
 ## Fix safety
-No rewrite is applied.
+The rewrite compare-to-cast is exact: it copies 4-D operands to one shape by Resize and a convolution of ones.
 
 ## Source
 Rows K07 and OP28: operator reference 10.3.
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
+from orinport.rules.fixes import COMPARE_TO_CAST
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import COMPARISONS, by, finding, holding, takes_comparison, unshaped
 
@@ -68,6 +69,7 @@ class ComparisonBroadcast(LayerRule):
             value=(first.shape, second.shape),
             limit="equal shapes" if row is None else ("equal shapes", *row.values["broadcast"]),
             advice="Make the shapes equal.",
+            fix=COMPARE_TO_CAST if all(tensor.rank == 4 and not tensor.constant for tensor in layer.inputs) else None,
             verdict=Verdict.UNKNOWN if row is None else Verdict.GPU,
         )
 

@@ -14,7 +14,7 @@ Greater of (1, 8, 20, 20) and a constant of shape (1, 8, 1, 1).
 Subtract the thresholds from the tensor (as a bias) and compare with 0.
 
 ## Fix safety
-No rewrite is applied.
+The rewrite compare-to-cast is exact: it subtracts several thresholds first and compares with zero.
 
 ## Source
 Rows K08, K10 and OP27: operator reference 10.3.
@@ -25,6 +25,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
+from orinport.rules.fixes import COMPARE_TO_CAST
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import COMPARISONS, constant_operand, takes_comparison
 
@@ -52,6 +53,7 @@ class ComparisonConstant(LayerRule):
             self.rows,
             many="Compare the constants beforehand.",
             advice="Subtract the thresholds from the tensor and compare with 0.",
+            fix=COMPARE_TO_CAST if any(each.constant and each.volume != 1 for each in layer.inputs) else None,
         )
 
 
