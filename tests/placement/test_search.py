@@ -8,38 +8,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from orinport.model.layer import DType, Layer, LayerKind, Tensor
+from orinport.model.layer import Layer, LayerKind
 from orinport.placement.search import EXACT, Costs, choose_devices, placement_us
+from random_graphs import costs, graph
 from values import layer
-
-
-def graph(rng: np.random.Generator, number: int) -> list[Layer]:
-    """Layers that read one or two earlier tensors; now and then another batch size."""
-    layers = []
-    for index in range(number):
-        sources = {f"t{i}" for i in rng.integers(0, index, rng.integers(1, 3))} if index else {"x"}
-        shape = (2, 8, 4, 4) if rng.random() < 0.1 else (1, 16, 4, 4)
-        layers.append(
-            Layer(
-                index,
-                f"l{index}",
-                LayerKind.ACTIVATION,
-                tuple(Tensor(name, (1, 16, 4, 4), DType.FP32) for name in sorted(sources)),
-                (Tensor(f"t{index}", shape, DType.FP32),),
-                (f"l{index}",),
-            )
-        )
-    return layers
-
-
-def costs(rng: np.random.Generator, number: int, loadables: int = 16) -> Costs:
-    return Costs(
-        dla={i: float(rng.uniform(1, 40)) for i in range(number)},
-        gpu={i: float(rng.uniform(1, 80)) for i in range(number)},
-        launch=float(rng.uniform(5, 70)),
-        transfer={f"t{i}": float(rng.uniform(0, 20)) for i in range(number)},
-        loadables=loadables,
-    )
 
 
 def brute_force(layers: list[Layer], may_dla: set[int], given: Costs, fixed: dict[int, str]) -> float:
@@ -92,9 +64,11 @@ def test_improves_and_keeps_the_limit_on_large_graphs() -> None:
         assert us <= placement_us(layers, dict.fromkeys(range(60), "gpu"), given)
 
 
-def test_five_thousand_layers_in_time() -> None:
+@pytest.mark.parametrize("random", [False, True])
+def test_five_thousand_layers_in_time(random: bool) -> None:
     rng = np.random.default_rng(0)
-    layers = [layer(i, LayerKind.ACTIVATION, f"t{i}", f"t{i + 1}") for i in range(5000)]
+    chain = [layer(i, LayerKind.ACTIVATION, f"t{i}", f"t{i + 1}") for i in range(5000)]
+    layers = graph(rng, 5000) if random else chain
     given = costs(rng, 5001)
     may_dla = {i for i in range(5000) if i % 100}
     start = time.process_time()

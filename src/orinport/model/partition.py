@@ -8,47 +8,90 @@ another colour between them. Linear in layers and edges.
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Collection, Hashable, Sequence
 
     from orinport.model.layer import Layer
 
-__all__ = ["partition"]
+__all__ = ["group_positions", "partition", "sources_of"]
 
 
 def partition(layers: Sequence[Layer], colour: Callable[[Layer], Hashable | None]) -> tuple[tuple[Layer, ...], ...]:
     """Group `layers` (in topological order) into convex groups of equal colour.
 
-    Layers whose colour is None belong to no group and separate nothing (constants). Groups come in the
-    order of their first layers.
+    Layers whose colour is None belong to no group and separate nothing (constants). Groups come in an order in
+    which they can run: each after those whose tensors it reads, the one with the earliest layer first.
     """
+    groups = group_positions(sources_of(layers), [colour(layer) for layer in layers])
+    return tuple(tuple(layers[position] for position in group) for group in groups)
+
+
+def sources_of(layers: Sequence[Layer]) -> list[list[int]]:
+    """For every layer the positions of the layers whose tensors it reads, each once."""
     producer: dict[str, int] = {}
-    level: list[int] = []
-    leader: list[int] = []
-    colours = [colour(layer) for layer in layers]
-
-    def find(index: int) -> int:
-        while leader[index] != index:
-            leader[index] = leader[leader[index]]
-            index = leader[index]
-        return index
-
-    for index, layer in enumerate(layers):
-        leader.append(index)
-        before = [
-            producer[t.name] for t in layer.inputs if t.name in producer and colours[producer[t.name]] is not None
-        ]
-        level.append(max((level[p] + (colours[p] != colours[index]) for p in before), default=0))
-        for p in before:
-            if colours[p] == colours[index] and level[p] == level[index]:
-                leader[find(index)] = find(p)
+    sources = []
+    for position, layer in enumerate(layers):
+        sources.append(list({producer[tensor.name] for tensor in layer.inputs if tensor.name in producer}))
         for tensor in layer.outputs:
-            producer[tensor.name] = index
+            producer[tensor.name] = position
+    return sources
 
-    groups: dict[int, list[Layer]] = {}
-    for index, layer in enumerate(layers):
-        if colours[index] is not None:
-            groups.setdefault(find(index), []).append(layer)
-    return tuple(tuple(group) for group in sorted(groups.values(), key=lambda group: group[0].index))
+
+def group_positions(
+    sources: Sequence[Sequence[int]], colours: Sequence[Hashable | None], ends: Collection[int] = ()
+) -> list[list[int]]:
+    """`partition` of layers that are known by their positions, `sources` and colours alone.
+
+    What reads a layer in `ends` is in no group with it.
+    """
+    level: list[int] = []
+    leader = list(range(len(sources)))
+
+    def find(position: int) -> int:
+        while leader[position] != position:
+            leader[position] = leader[leader[position]]
+            position = leader[position]
+        return position
+
+    for position, before in enumerate(sources):
+        colour, own = colours[position], 0
+        for source in before:
+            if colours[source] is not None:
+                own = max(own, level[source] + (colours[source] != colour or source in ends))
+        level.append(own)
+        for source in before:
+            if colours[source] == colour and level[source] == own:
+                leader[find(position)] = find(source)
+    groups: dict[int, list[int]] = {}
+    for position, colour in enumerate(colours):
+        if colour is not None:
+            groups.setdefault(find(position), []).append(position)
+    return _in_order(sources, groups)
+
+
+def _in_order(sources: Sequence[Sequence[int]], groups: dict[int, list[int]]) -> list[list[int]]:
+    """Groups, each after those that it depends on; among those that are ready the earliest one."""
+    home = {position: root for root, group in groups.items() for position in group}
+    waiting: dict[int, set[int]] = {}
+    readers: dict[int, list[int]] = {}
+    ready: list[tuple[int, int]] = []
+    for root, group in groups.items():
+        before = {home[source] for position in group for source in sources[position] if source in home} - {root}
+        if not before:
+            heappush(ready, (group[0], root))
+            continue
+        waiting[root] = before
+        for source in before:
+            readers.setdefault(source, []).append(root)
+    found = []
+    while ready:
+        _, root = heappop(ready)
+        found.append(groups[root])
+        for reader in readers.get(root, ()):
+            waiting[reader].discard(root)
+            if not waiting[reader]:
+                heappush(ready, (groups[reader][0], reader))
+    return found

@@ -8,11 +8,9 @@ their edges, as long as that saves time. Times come from the caller; nothing her
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from orinport.model.partition import partition
+from orinport.placement.graph import GPU, Costs, Graph
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -25,51 +23,31 @@ EXACT = 14
 """Layers that may run on either device up to which the search is exhaustive."""
 
 _TRIALS = 400
+_WORK = 300_000
+"""Layers that all trials together may look at."""
 _LARGE = 1500
-
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """Times in us: of each layer (by `Layer.index`) on either device, of a DLA launch, of moving a tensor."""
-
-    dla: Mapping[int, float]
-    gpu: Mapping[int, float]
-    launch: float
-    transfer: Mapping[str, float]
-    """By tensor name; tensors that are missing cost nothing."""
-    loadables: int
-    """DLA regions that a core holds at once."""
 
 
 def placement_us(layers: Sequence[Layer], device: Mapping[int, str], costs: Costs) -> float:
     """Time of one inference if every layer runs where `device` says; infinite if there are too many DLA regions."""
-    regions = sum(device[group[0].index] == "dla" for group in _regions(layers, device))
-    if regions > costs.loadables:
+    return _serial_us(Graph(layers, costs), device)
+
+
+def _serial_us(graph: Graph, device: Mapping[int, str]) -> float:
+    """Layers, launches and transfers, one after the other: what one engine does."""
+    devices = graph.devices(device)
+    regions = sum(devices[group[0]] != GPU for group in graph.regions(devices))
+    if regions > graph.costs.loadables:
         return float("inf")
-    return _layers_us(layers, device, costs) + regions * costs.launch + _transfers_us(layers, device, costs)
-
-
-def _layers_us(layers: Sequence[Layer], device: Mapping[int, str], costs: Costs) -> float:
-    return sum((costs.dla if device[layer.index] == "dla" else costs.gpu)[layer.index] for layer in layers)
-
-
-def _transfers_us(layers: Sequence[Layer], device: Mapping[int, str], costs: Costs) -> float:
-    maker = {tensor.name: device[layer.index] for layer in layers for tensor in layer.outputs}
     crossing = {
-        tensor.name
-        for layer in layers
-        for tensor in layer.runtime_inputs
-        if maker.get(tensor.name, device[layer.index]) != device[layer.index]
+        name: devices[source]
+        for position, reads in enumerate(graph.reads)
+        for name, source in reads
+        if devices[source] != devices[position]
     }
-    return sum(costs.transfer.get(name, 0.0) for name in crossing)
-
-
-def _regions(layers: Sequence[Layer], device: Mapping[int, str]) -> tuple[tuple[Layer, ...], ...]:
-    def colour(layer: Layer) -> tuple[str, int | None]:
-        on = device[layer.index]
-        return on, layer.outputs[0].batch if on == "dla" and layer.outputs else None
-
-    return partition(layers, colour)
+    busy = sum(graph.gpu[position] if on == GPU else graph.dla[position] for position, on in enumerate(devices))
+    moved = sum(graph.costs.transfer.get(name, 0.0) for name in crossing)
+    return busy + regions * graph.costs.launch + moved
 
 
 def choose_devices(
@@ -86,22 +64,22 @@ def choose_devices(
         if index in device:
             device[index] = fixed.get(index, "dla")
     free = [layer.index for layer in layers if layer.index in may_dla and layer.index not in fixed]
+    graph = Graph(layers, costs)
     if len(free) <= EXACT:
-        return _branch_and_bound(layers, device, free, costs)
-    return _improve(layers, device, set(free), costs)
+        return _branch_and_bound(graph, device, free)
+    return _improve(graph, device, set(free))
 
 
-def _branch_and_bound(
-    layers: Sequence[Layer], device: dict[int, str], free: Sequence[int], costs: Costs
-) -> dict[int, str]:
+def _branch_and_bound(graph: Graph, device: dict[int, str], free: Sequence[int]) -> dict[int, str]:
     """Every choice for `free` whose layer times alone do not already exceed the best placement found."""
-    start = _improve(layers, dict(device), set(free), costs)
-    best, best_us = start, placement_us(layers, start, costs)
+    costs = graph.costs
+    best = _improve(graph, dict(device), set(free))
+    best_us = _serial_us(graph, best)
     least = [0.0] * (len(free) + 1)
     for position in range(len(free) - 1, -1, -1):
         index = free[position]
         least[position] = least[position + 1] + min(costs.dla[index], costs.gpu[index])
-    settled = {layer.index for layer in layers} - set(free)
+    settled = {layer.index for layer in graph.layers} - set(free)
     base = sum((costs.dla if device[i] == "dla" else costs.gpu)[i] for i in settled)
     trial = dict(device)
 
@@ -110,12 +88,12 @@ def _branch_and_bound(
         if spent + least[position] >= best_us:
             return
         if position == len(free):
-            us = placement_us(layers, trial, costs)
+            us = _serial_us(graph, trial)
             if us < best_us:
                 best, best_us = dict(trial), us
             return
         index = free[position]
-        for on, times in (("dla", costs.dla), ("gpu", costs.gpu)):
+        for on, times in (("dla", costs.dla), (GPU, costs.gpu)):
             trial[index] = on
             descend(position + 1, spent + times[index])
 
@@ -123,63 +101,62 @@ def _branch_and_bound(
     return best
 
 
-def _improve(layers: Sequence[Layer], device: dict[int, str], free: set[int], costs: Costs) -> dict[int, str]:
+def _improve(graph: Graph, device: dict[int, str], free: set[int]) -> dict[int, str]:
     """Steps that save time, until none is left or enough was tried."""
-    device = _within_loadables(layers, device, free, costs)
-    us = placement_us(layers, device, costs)
-    trials = 0
+    device = _within_loadables(graph, device, free)
+    us = _serial_us(graph, device)
+    left = max(10, min(_TRIALS, _WORK // max(1, len(graph.layers))))
     improved = True
-    while improved and trials < _TRIALS:
+    while improved and left > 0:
         improved = False
-        for step in _steps(layers, device, free):
-            trials += 1
-            if trials > _TRIALS:
+        for step in _steps(graph, device, free):
+            left -= 1
+            if left < 0:
                 break
             trial = {**device, **step}
-            new = placement_us(layers, trial, costs)
+            new = _serial_us(graph, trial)
             if new < us:
                 device, us, improved = trial, new, True
                 break
     return device
 
 
-def _steps(layers: Sequence[Layer], device: Mapping[int, str], free: set[int]) -> list[dict[int, str]]:
+def _regions(graph: Graph, device: Mapping[int, str]) -> list[list[int]]:
+    """The regions as indices of layers."""
+    layers = graph.layers
+    return [[layers[position].index for position in group] for group in graph.regions(graph.devices(device))]
+
+
+def _steps(graph: Graph, device: Mapping[int, str], free: set[int]) -> list[dict[int, str]]:
     """Changes worth a try: whole regions, the smallest first, then single layers where the device changes."""
-    regions = sorted(_regions(layers, device), key=len)
     steps = []
-    for region in regions:
-        other = "gpu" if device[region[0].index] == "dla" else "dla"
-        changed = {layer.index: other for layer in region if layer.index in free}
-        if changed and (other == "gpu" or len(changed) == len(region)):
+    for region in sorted(_regions(graph, device), key=len):
+        other = GPU if device[region[0]] == "dla" else "dla"
+        changed = {index: other for index in region if index in free}
+        if changed and (other == GPU or len(changed) == len(region)):
             steps.append(changed)
-    if len(layers) > _LARGE:
+    if len(graph.layers) > _LARGE:
         return steps
-    maker = {tensor.name: layer.index for layer in layers for tensor in layer.outputs}
     edge: dict[int, str] = {}
-    for layer in layers:
-        for tensor in layer.runtime_inputs:
-            source = maker.get(tensor.name)
-            if source is not None and device[source] != device[layer.index]:
-                for index in (source, layer.index):
-                    if index in free:
-                        edge[index] = "gpu" if device[index] == "dla" else "dla"
+    for position, sources in enumerate(graph.sources):
+        for source in sources:
+            ends = graph.layers[source].index, graph.layers[position].index
+            if device[ends[0]] != device[ends[1]]:
+                edge |= {index: GPU if device[index] == "dla" else "dla" for index in ends if index in free}
     return [*steps, *({index: other} for index, other in edge.items())]
 
 
-def _within_loadables(layers: Sequence[Layer], device: dict[int, str], free: set[int], costs: Costs) -> dict[int, str]:
+def _within_loadables(graph: Graph, device: dict[int, str], free: set[int]) -> dict[int, str]:
     """Give the cheapest DLA regions to the GPU until a core holds the rest."""
-    for _ in range(len(layers)):
-        regions = [group for group in _regions(layers, device) if device[group[0].index] == "dla"]
-        if len(regions) <= costs.loadables:
+    costs = graph.costs
+    for _ in range(len(graph.layers)):
+        regions = [region for region in _regions(graph, device) if device[region[0]] == "dla"]
+        too_many = len(regions) - costs.loadables
+        if too_many <= 0:
             break
-        loss: dict[int, float] = defaultdict(float)
-        for number, group in enumerate(regions):
-            movable = all(layer.index in free for layer in group)
-            loss[number] = (
-                sum(costs.gpu[layer.index] - costs.dla[layer.index] for layer in group) if movable else float("inf")
-            )
-        number = min(loss, key=lambda key: loss[key])
-        if loss[number] == float("inf"):
+        movable = [region for region in regions if free.issuperset(region)]
+        movable.sort(key=lambda region: sum(costs.gpu[index] - costs.dla[index] for index in region))
+        if not movable:
             break
-        device = {**device, **{layer.index: "gpu" for layer in regions[number]}}
+        device = {**device, **{index: GPU for region in movable[:too_many] for index in region}}
     return device
