@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -16,7 +15,6 @@ import pytest
 from boards import folders, ssh_options, ssh_server, user, write_bundle, write_keys, write_program
 from orinport.cli import main
 from orinport.device.board import build_here, build_remotely, require_bundle
-from orinport.device.doctor import State, examine
 from orinport.errors import OrinportError
 
 if TYPE_CHECKING:
@@ -139,44 +137,6 @@ def test_a_board_that_cannot_be_reached(bundle: Path, tmp_path: Path) -> None:
     program.chmod(0o755)
     with pytest.raises(OrinportError, match="Connection refused"):
         build_remotely(bundle, "user@board", [], lambda _: None, ssh=(str(program),))
-
-
-def test_doctor_on_a_machine_without_a_dla(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    items = {item.name: item for item in examine(tmp_path)}
-    assert items["board"].state is State.MISSING
-    assert items["DLA cores"].state is State.MISSING
-    assert all(item.help for item in items.values() if item.state in (State.MISSING, State.SLOW))
-    assert main(["doctor", "-f", "json"]) == 1
-    assert {row["name"] for row in json.loads(capsys.readouterr().out)["items"]} == set(items)
-    assert main(["doctor"]) == 1
-    assert "DLA cores: missing" in capsys.readouterr().out
-
-
-def test_doctor_reads_what_a_board_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Made-up files in the places that Jetson Linux documents, and stand-ins for its programs."""
-    (tmp_path / "proc/device-tree").mkdir(parents=True)
-    (tmp_path / "proc/device-tree/model").write_bytes(b"NVIDIA Jetson AGX Orin Developer Kit\0")
-    (tmp_path / "etc").mkdir()
-    (tmp_path / "etc/nv_tegra_release").write_text("# R36 (release), REVISION: 4.0, GCID: 1, BOARD: generic\n")
-    for core in ("15880000.nvdla0", "158c0000.nvdla1"):
-        power = tmp_path / "sys/devices/platform/13e00000.host1x" / core / "power"
-        power.mkdir(parents=True)
-        (power / "runtime_status").write_text("suspended\n")
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    for name, text in {
-        "nvpmodel": "NV Power Mode: MODE_15W\n2",
-        "jetson_clocks": "GPU MinFreq=306000000 MaxFreq=1300500000 CurrentFreq=306000000",
-    }.items():
-        (programs / name).write_text(f"#!/bin/sh\ncat <<'END'\n{text}\nEND\n")
-        (programs / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
-    items = {item.name: item for item in examine(tmp_path)}
-    assert items["board"].state is State.GOOD
-    assert items["software release"].found == "Jetson Linux 36.4.0"
-    assert items["DLA cores"].found.startswith("2: ")
-    assert (items["power mode"].state, items["power mode"].found) == (State.SLOW, "MODE_15W")
-    assert (items["clocks"].state, items["clocks"].found) == (State.SLOW, "not locked: GPU")
 
 
 @pytest.fixture

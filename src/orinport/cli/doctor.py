@@ -24,13 +24,17 @@ def doctor(
 
     items = examine()
     if format == "json":
-        rows = [{"name": i.name, "state": i.state.value, "found": i.found, "help": i.help} for i in items]
+        rows = [
+            {"name": i.name, "state": i.state.value, "found": i.found, "help": i.help, "needed": i.needed}
+            for i in items
+        ]
         sys.stdout.write(dumps({"schema_version": SCHEMA_VERSION, "items": rows}))
     else:
         paint = style()
         colour = {State.GOOD: paint.good, State.SLOW: paint.warn, State.MISSING: paint.bad, State.UNKNOWN: paint.warn}
         for item in items:
-            sys.stdout.write(f"{item.name}: {colour[item.state](item.state.value)}, {clean(item.found)}\n")
+            said = colour[item.state](item.state.value) if item.needed or item.state is State.GOOD else "not there"
+            sys.stdout.write(f"{item.name}: {said}, {clean(item.found)}\n")
             if item.help and item.state is not State.GOOD:
                 sys.stdout.write(f"  {item.help}\n")
-    return 0 if all(item.state is State.GOOD for item in items) else 1
+    return 0 if all(item.state is State.GOOD or not item.needed for item in items) else 1

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from importlib.abc import Traversable
 
-__all__ = ["list_targets", "load_target"]
+__all__ = ["list_targets", "load_target", "release_of"]
 
 
 def load_target(name: str, power_mode: str | None = None) -> Target:
@@ -125,7 +125,14 @@ def _read_stack(name: str, table: Mapping[str, Any]) -> Stack:
         families=tuple(table["families"]),
         source=table["source"],
         confidence=Confidence(table["confidence"]),
+        l4t=tuple(table.get("l4t", ())),
     )
+
+
+def release_of(l4t: str) -> Stack | None:
+    """The software release that a version of Jetson Linux such as `36.4.3` belongs to, None if that is not known."""
+    minor = ".".join(l4t.split(".")[:2])
+    return next((stack for stack in _stacks().values() if minor in stack.l4t), None)
 
 
 def _figures(table: Mapping[str, Any]) -> Mapping[str, Figure]:

@@ -97,6 +97,8 @@ class Stack:
     families: tuple[str, ...]
     source: str
     confidence: Confidence
+    l4t: tuple[str, ...] = ()
+    """Versions of Jetson Linux, major and minor, that it is made of."""
 
     @property
     def strongly_typed(self) -> bool:
