@@ -9,8 +9,10 @@ from __future__ import annotations
 import ctypes
 import json
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import orinport
 import standin_tensorrt as standin
+from orinport import running
 from orinport.cli import main
 from orinport.device.tensorrt_builder import build
 from orinport.device.tensorrt_request import bundle_arguments, parse_request
@@ -385,6 +388,38 @@ def test_interruption_gives_everything_back_and_writes_nothing(
     before = sorted(tmp_path.rglob("*"))
     assert main(["run", str(dla_bundle), "--save", str(tmp_path / "out")]) == 130
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_process_that_is_interrupted_ends_at_once_and_writes_nothing(classifier: Path, tmp_path: Path) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    command = [sys.executable, "-m", "orinport", "run", str(classifier), "--repeat", "100000000"]
+    process = subprocess.Popen(
+        [*command, "--save", str(tmp_path / "out")],
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background shell ignores it
+    )
+    deadline = time.monotonic() + 60
+    while sorted(tmp_path.rglob("*")) == before and time.monotonic() < deadline:
+        time.sleep(0.05)  # until the scratch folder is there: from then on it runs for days
+    assert sorted(tmp_path.rglob("*")) != before
+    process.send_signal(signal.SIGINT)
+    start = time.monotonic()
+    assert process.wait(20) == 130
+    assert time.monotonic() - start < 20
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_ratio_and_difference_by_hand() -> None:
+    """Signal 9 + 16 + 0, noise 0.25: 20 dB; then a value that is finite in the reference alone."""
+    tally = running._Tally()
+    tally.add({"y": np.array([3.0, np.inf])}, {"y": np.array([3.0, 0.0], np.float32)})
+    tally.add({"y": np.array([4.0, 0.0])}, {"y": np.array([4.5, 0.0], np.float16)})
+    (row,) = tally.rows()
+    assert row.snr_db == pytest.approx(20.0)
+    assert (row.max_abs, row.broken, row.shape) == (0.5, 0, (2,))
+    tally.add({"y": np.array([1.0, 1.0])}, {"y": np.array([np.nan, 1.0])})
+    (row,) = tally.rows()
+    assert (row.snr_db, row.broken) == (float("-inf"), 1)
 
 
 # ---------------------------------------------------------------------------------------------- classify

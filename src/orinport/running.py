@@ -6,9 +6,9 @@ in and out, INT8 edges are quantised with the bundle's scales, and a tail that w
 
 from __future__ import annotations
 
-import shutil
 from contextlib import ExitStack
 from dataclasses import dataclass
+from math import inf, log10
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,6 @@ from orinport.model.model import shape_of
 from orinport.model.save import to_proto
 from orinport.precision.cache import read_scales
 from orinport.precision.data import DataSpec, open_data
-from orinport.precision.emulate_measure import snr_of
 from orinport.rewrites.edges import board_feed
 from orinport.rewrites.runnable import runnable
 from orinport.targets import load_target
@@ -235,19 +234,20 @@ def run_network(
         frequency = _dla_mhz(chosen) if chosen.statistics is not None else 0
         reference = _reference(network, chosen, stack)
         samples, source = _samples(network, chosen)
-        had: list[Arrays] = []
-        wanted: list[Arrays] = []
-        finished: list[Arrays] = []
-        for number, sample in enumerate(samples, 1):
+        tally = _Tally()
+        saved = None if chosen.save is None else stack.enter_context(Workspace(chosen.save))
+        for number, sample in enumerate(samples):
             if progress is not None:
-                progress(f"sample {number} of {len(samples)}")
+                progress(f"sample {number + 1} of {len(samples)}")
             outputs = network.run(sample, warm_up=chosen.warm_up, repeat=chosen.repeat)
-            finished.append(network.finish(outputs, sample))
-            if reference is not None:
-                original = chosen.reference is not None
-                had.append(finished[-1] if original else outputs)
-                wanted.append(reference.run(_original(sample, network.edges) if original else sample))
-        files = _write(network, chosen, finished, frequency)
+            finished = network.finish(outputs, sample)
+            if chosen.reference is not None and reference is not None:
+                tally.add(reference.run(_original(sample, network.edges)), finished)
+            elif reference is not None:
+                tally.add(reference.run(sample), outputs)
+            if saved is not None:
+                np.savez(saved / f"{number}.npz", allow_pickle=False, **finished)
+        files = _write(network, chosen, saved, frequency)
         return RunReport(
             network.name,
             network.backend.name,
@@ -255,7 +255,7 @@ def run_network(
             len(samples),
             source,
             "" if reference is None else str(chosen.reference or network.job.model),
-            _rows(wanted, had),
+            tally.rows(),
             tuple(network.backend.us),
             network.backend.spans,
             chosen.min_snr,
@@ -357,7 +357,7 @@ def _spelled(text: str) -> tuple[DType, str]:
 # ---------------------------------------------------------------------------------------------- what it is fed
 
 
-def _samples(network: OpenNetwork, options: RunOptions) -> tuple[list[Mapping[str, NDArray[Any]]], str]:
+def _samples(network: OpenNetwork, options: RunOptions) -> tuple[Sequence[Mapping[str, NDArray[Any]]], str]:
     if network.model is not None:
         return open_samples(
             network.model,
@@ -403,33 +403,52 @@ def _reference(network: OpenNetwork, options: RunOptions, stack: ExitStack) -> B
     return stack.enter_context(_onnx(network.model))
 
 
-def _rows(wanted: Sequence[Arrays], had: Sequence[Arrays]) -> tuple[OutputRow, ...]:
-    if not wanted:
-        return ()
-    missing = [name for name in wanted[0] if name not in had[0]]
-    if missing:
-        raise OrinportError(
-            f"The reference's output {missing[0]!r} is not among those that ran: {', '.join(had[0])}.",
-            "Is it the same network?",
-        )
-    rows = []
-    for name, first in wanted[0].items():
-        pairs = [(each[name], other[name]) for each, other in zip(wanted, had, strict=True)]
-        for left, right in pairs:
-            if left.shape != right.shape:
+class _Tally:
+    """Sums over samples, by output: of the squared reference, of the squared difference, and the largest one."""
+
+    def __init__(self) -> None:
+        self._signal: dict[str, float] = {}
+        self._noise: dict[str, float] = {}
+        self._largest: dict[str, float] = {}
+        self._broken: dict[str, int] = {}
+        self._shapes: dict[str, tuple[int, ...]] = {}
+
+    def add(self, wanted: Mapping[str, NDArray[Any]], had: Mapping[str, NDArray[Any]]) -> None:
+        """One sample. Values that are not finite in the reference are left out. Raises OrinportError for misfits."""
+        for name, first in wanted.items():
+            if name not in had:
                 raise OrinportError(
-                    f"The output {name!r} has the shape {right.shape}, and the reference's {left.shape}."
+                    f"The reference's output {name!r} is not among those that ran: {', '.join(had)}.",
+                    "Is it the same network?",
                 )
-        snr = snr_of([{name: left} for left, _ in pairs], [{name: right} for _, right in pairs])
-        largest, broken = 0.0, 0
-        for left, right in pairs:
-            left, right = left.astype(np.float64), right.astype(np.float64)
-            both = np.isfinite(left) & np.isfinite(right)
-            broken += int((np.isfinite(left) & ~np.isfinite(right)).sum())
-            if both.any():
-                largest = max(largest, float(np.abs(left[both] - right[both]).max()))
-        rows.append(OutputRow(name, tuple(first.shape), snr, largest, broken))
-    return tuple(rows)
+            if first.shape != had[name].shape:
+                raise OrinportError(
+                    f"The output {name!r} has the shape {had[name].shape}, and the reference's {first.shape}."
+                )
+            left, right = first.astype(np.float64), had[name].astype(np.float64)
+            known = np.isfinite(left)
+            both = known & np.isfinite(right)
+            difference = left[both] - right[both]
+            self._shapes[name] = tuple(first.shape)
+            self._signal[name] = self._signal.get(name, 0.0) + float(np.square(left[both]).sum())
+            self._noise[name] = self._noise.get(name, 0.0) + float(np.square(difference).sum())
+            self._largest[name] = max(self._largest.get(name, 0.0), float(np.abs(difference).max(initial=0.0)))
+            self._broken[name] = self._broken.get(name, 0) + int((known & ~both).sum())
+
+    def rows(self) -> tuple[OutputRow, ...]:
+        """What the sums say of every output."""
+        return tuple(
+            OutputRow(name, shape, self._snr(name), self._largest[name], self._broken[name])
+            for name, shape in self._shapes.items()
+        )
+
+    def _snr(self, name: str) -> float:
+        signal, noise = self._signal[name], self._noise[name]
+        if self._broken[name]:
+            return -inf
+        if noise == 0:
+            return inf
+        return 10 * log10(signal / noise) if signal else -inf
 
 
 def _require_free(options: RunOptions) -> None:
@@ -441,14 +460,11 @@ def _require_free(options: RunOptions) -> None:
         )
 
 
-def _write(network: OpenNetwork, options: RunOptions, finished: Sequence[Arrays], frequency: int) -> tuple[Path, ...]:
+def _write(network: OpenNetwork, options: RunOptions, saved: Path | None, frequency: int) -> tuple[Path, ...]:
     files: list[Path] = []
     try:
-        if options.save is not None:
-            with Workspace(options.save) as scratch:
-                for number, outputs in enumerate(finished):
-                    np.savez(scratch / f"{number}.npz", allow_pickle=False, **outputs)
-                shutil.copytree(scratch, options.save)
+        if saved is not None and options.save is not None:
+            saved.rename(options.save).chmod(0o755)
             files.append(options.save)
         if options.statistics is not None:
             assert isinstance(network.backend, CudlaBackend)

@@ -96,8 +96,13 @@ def _command(folder: Path, arguments: Sequence[str], builder: str) -> tuple[list
         try:
             trtexec = find_trtexec()
         except OrinportError:
-            if builder == "trtexec" or os.environ.get("TRTEXEC") or not has_package():
+            if builder == "trtexec" or os.environ.get("TRTEXEC"):
                 raise
+            if not has_package():
+                raise OrinportError(
+                    "Neither trtexec nor TensorRT's Python package was found on this machine.",
+                    "Run this on a board with TensorRT, set TRTEXEC to trtexec's path, or use --host user@board.",
+                ) from None
         else:
             command = ["/bin/sh", str(folder.absolute() / "build.sh"), *arguments]
             return command, {**os.environ, "TRTEXEC": str(trtexec)}
