@@ -211,7 +211,7 @@ def test_nan_is_no_answer(tmp_path):
 
 def test_random_weights_are_said(colours, capsys):
     path = colours / "random.onnx"
-    path.write_bytes(colour_network(metadata=[("orinport.weights", "random weights of seed 7")]).SerializeToString())
+    path.write_bytes(colour_network(metadata=[("orinport.seed", "7")]).SerializeToString())
     _, out, _ = run(capsys, path, colours / "pictures/red/0.png")
     assert out.startswith("This network has random weights of seed 7: what it says means nothing.\n")
 

@@ -77,7 +77,11 @@ def classify(
         for row in _run(classifier, paths, resize, max(top, 5) if accuracy else top):
             (failures if "error" in row else rows).append(row)
     progress("")
-    document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "model": str(model), "weights": classifier.weights}
+    document: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "model": str(model),
+        "weights": classifier.facts.weights,
+    }
     if accuracy:
         document["accuracy"] = _accuracy(rows, truths)
     document["pictures"] = [*rows, *failures]
@@ -191,10 +195,11 @@ def _text(classifier: Classifier, document: dict[str, Any], top: int) -> str:
     from orinport.report.style import clean
 
     lines = []
-    if classifier.random:
-        lines.append(f"This network has {clean(classifier.weights)}: what it says means nothing.")
-    elif classifier.weights:
-        lines.append(clean(classifier.weights))
+    facts = classifier.facts
+    if facts.seed is not None:
+        lines.append(f"This network has {clean(facts.weights)}: what it says means nothing.")
+    elif facts.weights:
+        lines.append(clean(facts.weights))
     found = document.get("accuracy")
     if found:
         lines.append(f"{found['pictures']} pictures, top-1 {found['top1']:.2%}, top-5 {found['top5']:.2%}")

@@ -81,7 +81,7 @@ def export(
     target = _target(output, f"{name}.onnx", force)
     options = ExportOptions(name, checkpoint, seed, size, count, form, fused, opset)
     result = export_network(options)
-    lines = [f"{name}, {result.weights}", f"{result.operators} DCNv4 operators, {form} form, opset {opset}"]
+    lines = [f"{name}, {result.facts.weights}", f"{result.operators} DCNv4 operators, {form} form, opset {opset}"]
     if fused:
         lines.append(f"fused {result.fused} of {result.operators}{_reasons(result.refused)}")
     lines.append(f"largest relative difference to PyTorch: {result.error:.2g} (allowed {_TOLERANCE:g})")

@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from orinport.dcnv4.dynamic import load_any
+from orinport.dcnv4.facts import Facts
 from orinport.dcnv4.images import Mode, Picture, normalise, read_picture, resize
 from orinport.dcnv4.node import custom_nodes
 from orinport.dcnv4.portable import portable_proto
@@ -88,11 +89,9 @@ class Classifier:
         self._input = _picture_input(model.ir)
         if run is None:
             _require_one_output(model.ir)
-        facts = model.ir.metadata_props
-        self.weights = facts.get("orinport.weights", "")
+        self.facts = Facts.of(model.ir.metadata_props)
         self._run = run or _in_onnxruntime(model.ir)
-        given = facts.get("orinport.size", "")
-        self.size = self._picture_size(size, int(given) if given.isdecimal() else None)
+        self.size = self._picture_size(size, self.facts.size)
         self._dtype = np.float16 if self._input.dtype == ir.DataType.FLOAT16 else np.float32
         shape = None if run is not None else model.ir.graph.outputs[0].shape
         classes = None if shape is None else shape[1]
@@ -102,11 +101,6 @@ class Classifier:
         if labels is not None and len(labels.names) != self.classes:
             raise OrinportError(f"There are {len(labels.names)} labels for {self.classes} classes.")
         self.labels = labels
-
-    @property
-    def random(self) -> bool:
-        """The network says of itself that its weights are random."""
-        return self.weights.startswith("random")
 
     def _picture_size(self, asked: int | None, noted: int | None) -> tuple[int, int]:
         fixed = [dim if isinstance(dim, int) else None for dim in self._input.shape[2:]]  # type: ignore[index]

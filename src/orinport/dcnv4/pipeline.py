@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from orinport.dcnv4.dynamic import dynamic_inputs, load_any, with_batch
+from orinport.dcnv4.facts import Facts
 from orinport.dcnv4.node import custom_nodes, nodes_of
 from orinport.dcnv4.portable import portable_proto, to_plugin
 from orinport.errors import OrinportError, first_line
@@ -22,10 +23,7 @@ if TYPE_CHECKING:
 
     from orinport.rewrites.log import VerifyReport
 
-__all__ = ["METADATA", "Conversion", "ExportOptions", "Exported", "convert_network", "export_network"]
-
-METADATA = "orinport."
-"""Prefix of the model's metadata: `model`, `weights` and `size`, which `classify` reads."""
+__all__ = ["Conversion", "ExportOptions", "Exported", "convert_network", "export_network"]
 
 Form = Literal["plugin", "portable"]
 
@@ -49,7 +47,7 @@ class Exported:
     """The file to write, how many operators it has, and how far ONNX Runtime is from PyTorch on one input."""
 
     proto: onnx.ModelProto
-    weights: str
+    facts: Facts
     operators: int
     fused: int
     refused: tuple[tuple[str, str], ...]
@@ -73,18 +71,20 @@ def export_network(options: ExportOptions) -> Exported:
     refused: tuple[tuple[str, str], ...] = ()
     if options.fused:
         model, fused, refused = _fuse(model)
-    weights = f"random weights of seed {options.seed}"
-    if options.checkpoint is not None:
-        weights = f"weights of {options.checkpoint.name}"
-    facts = {"model": options.name, "weights": weights, "size": str(size)}
-    model.metadata_props.update({f"{METADATA}{key}": text for key, text in facts.items()})
+    checkpoint = options.checkpoint
+    facts = (
+        Facts(options.name, size, seed=options.seed)
+        if checkpoint is None
+        else Facts(options.name, size, checkpoint=checkpoint.name)
+    )
+    model.metadata_props.update(facts.metadata())
     model.producer_name, model.producer_version = "orinport", None
     plain: onnx.ModelProto = ir.to_proto(model)
     portable = portable_proto(plain)
     with torch.no_grad():
         expected = network(*inputs).numpy()
     error = _distance(_run(portable, images), expected)
-    return Exported(portable if options.form == "portable" else plain, weights, operators, fused, refused, error)
+    return Exported(portable if options.form == "portable" else plain, facts, operators, fused, refused, error)
 
 
 def _fuse(model: ir.Model) -> tuple[ir.Model, int, tuple[tuple[str, str], ...]]:
