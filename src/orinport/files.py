@@ -1,9 +1,11 @@
-"""Reading files that come from strangers."""
+"""Reading files that come from strangers, and writing files whole or not at all."""
 
 from __future__ import annotations
 
 import errno
+import shutil
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import msgspec
 
@@ -11,7 +13,7 @@ if TYPE_CHECKING:
     from importlib.abc import Traversable
     from pathlib import Path
 
-__all__ = ["decode_json", "read_bounded"]
+__all__ = ["decode_json", "read_bounded", "write_whole"]
 
 _LARGEST = 1 << 28
 
@@ -33,3 +35,22 @@ def read_bounded(path: Path | Traversable, limit: int = _LARGEST) -> bytes:
     if len(data) > limit:
         raise OSError(errno.EFBIG, f"it is larger than {limit >> 20} MiB", str(path))
     return data
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write `text` in UTF-8 so that the file has either its old content or the new one, whatever interrupts.
+
+    A link keeps pointing where it does; what is no plain file (a device, a pipe) is written directly. Raises OSError.
+    """
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+        return
+    target = path.resolve()
+    partial = target.with_name(f".{target.name[:200]}.{uuid4().hex}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        if target.exists():
+            shutil.copymode(target, partial)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)

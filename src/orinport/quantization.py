@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from orinport.errors import OrinportError
+from orinport.files import write_whole
 from orinport.model.layer import DType
 from orinport.model.save import save
 from orinport.precision.cache import (
@@ -327,6 +328,6 @@ def write_scales(report: QuantizeReport, path: Path) -> None:
     else:
         raise OrinportError(f"{str(path)!r} does not say what to write.", "Let it end in .json, .cache or .onnx.")
     try:
-        path.write_text(text, encoding="utf-8")
+        write_whole(path, text)
     except OSError as error:
         raise OrinportError(f"{str(path)!r} cannot be written: {error.strerror}.") from error

@@ -221,6 +221,42 @@ def test_transitions_and_what_passes_in_no_layer(tmp_path: Path) -> None:
     assert profile_document(comparison, {}, {})["outside_layers_us"] is None
 
 
+def test_clocks_of_another_power_mode_are_pointed_out(tmp_path: Path) -> None:
+    prediction = orinport.predict(network(tmp_path / "n.onnx"))
+    comparison = compare(read_measurement(write(tmp_path / "s.csv", STATISTICS)), prediction)
+    same = profile_text(comparison, {}, {"dla0_mhz": (1000.0, 1600.0), "emc_mhz": (3199.0, 3199.0)})
+    assert "--power-mode" not in same
+    other = profile_text(comparison, {}, {"dla0_mhz": (614.4, 614.4), "emc_mhz": (2133.0, 2133.0)})
+    assert "DLA ran at 614.4 MHz at most, and MAXN has 1600" in other
+    assert "EMC ran at 2133 MHz at most, and MAXN has 3199" in other
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        (
+            "04-24-2023 00:01:24 RAM 1282/62795MB (lfb 15152x4MB) SWAP 0/31398MB (cached 0MB) CPU [0%@729,0%@729] EMC_FREQ 0%@2133 GR3D_FREQ 0%@0 GR3D2_FREQ 0%@0 VIC_FREQ 729 APE 174 CV0@-256C",
+            {"ram_mb": 1282.0, "emc_percent": 0.0, "emc_mhz": 2133.0, "gpu_percent": 0.0, "gpu_mhz": 0.0},
+        ),
+        (
+            "RAM 5000/30536MB (lfb 1x4MB) EMC_FREQ 12%@2133 GR3D_FREQ 30%@[611,612] NVDLA0_FREQ @1369 NVDLA1 off",
+            {
+                "ram_mb": 5000.0,
+                "emc_percent": 12.0,
+                "emc_mhz": 2133.0,
+                "gpu_percent": 30.0,
+                "gpu_mhz": 611.0,
+                "dla0_mhz": 1369.0,
+            },
+        ),
+        ("RAM 1/2MB NVDLA0 off NVDLA1 off PVA0_FREQ off APE 174", {"ram_mb": 1.0}),
+    ],
+)
+def test_lines_of_tegrastats(line: str, wanted: dict[str, float], tmp_path: Path) -> None:
+    found = read_tegrastats(write(tmp_path / "t.log", line + "\n"))
+    assert {name: most for name, (_, most) in found.items()} == wanted
+
+
 def test_statistics_stand_beside_times_without_gaps(tmp_path: Path) -> None:
     model = network(tmp_path / "n.onnx")
     measured = read_measurement(write(tmp_path / "s.csv", STATISTICS))

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from orinport.errors import OrinportError
+from orinport.files import write_whole
 from orinport.report.style import COLOUR, PLAIN, Style
 from orinport.targets import DEFAULT_TARGET
 
@@ -147,9 +148,14 @@ class PlacementOptions:
         Parameter(
             name="--keep",
             consume_multiple=False,
-            help="NAME=gpu or NAME=dla keeps a layer or the layers of a node there; may be given several times.",
+            help="NAME=gpu or NAME=dla keeps a layer or the layers of a node there, with --cores 2 also NAME=dla0 or"
+            " NAME=dla1; may be given several times.",
         ),
     ] = field(default=())
+    cores: Annotated[
+        int,
+        Parameter(name="--cores", help="2: split the network over both DLA cores where that shortens one inference."),
+    ] = 1
 
 
 def style(stream: object = None) -> Style:
@@ -168,7 +174,7 @@ def emit(text: str, output: Path | None, *inputs: str | Path | None) -> None:
         return
     require_not_input(output, *inputs)
     try:
-        output.write_text(text, encoding="utf-8")
+        write_whole(output, text)
     except OSError as error:
         raise OrinportError(f"{str(output)!r} cannot be written: {error.strerror}.") from error
 

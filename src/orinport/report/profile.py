@@ -91,6 +91,7 @@ def profile_text(
         lines.append(f"medians of {times['runs']:.0f} inferences: {medians}")
     lines += [f"{name}: {mean:.0f} on average, {most:.0f} at most" for name, (mean, most) in clocks.items()]
     lines += _transitions(comparison, times)
+    lines += _other_clocks(comparison, clocks)
     lines += ["", f"  {'measured':>9} {'predicted':>9} {'util':>6} {'GB/s':>6} layer"]
     lines += [
         f"  {row.measured_us:9.1f} {row.predicted_us or 0.0:9.1f} {100 * row.mac_utilisation:5.1f}% {row.gbps:6.1f}"
@@ -106,6 +107,25 @@ def profile_text(
         ]
     lines += ["", "utilisation and GB/s: known multiplications and bytes over measured time, against one DLA's peak"]
     return "\n".join(lines) + "\n"
+
+
+_CLOCKS = {"dla_mhz": ("dla0_mhz", "dla1_mhz"), "emc_mhz": ("emc_mhz",), "gpu_mhz": ("gpu_mhz",)}
+_SAME_CLOCK = 0.02
+
+
+def _other_clocks(comparison: Comparison, clocks: dict[str, tuple[float, float]]) -> list[str]:
+    """Clocks that the log shows and the power mode of the prediction does not have."""
+    prediction = comparison.prediction
+    lines = []
+    for name, keys in _CLOCKS.items():
+        seen = max((clocks[key][1] for key in keys if key in clocks), default=0.0)
+        if seen and abs(seen / prediction.clocks[name] - 1) > _SAME_CLOCK:
+            mode = prediction.target.power_mode.name
+            lines.append(
+                f"{name.removesuffix('_mhz').upper()} ran at {seen:g} MHz at most, and {mode}"
+                f" has {prediction.clocks[name]:g}: choose --power-mode, or lock the clocks with sudo jetson_clocks"
+            )
+    return lines
 
 
 def _transitions(comparison: Comparison, times: dict[str, float]) -> list[str]:
