@@ -205,6 +205,14 @@ def test_colour_follows_no_color(relu: Path) -> None:
     assert "\x1b" not in done.stdout
 
 
+@pytest.mark.parametrize("command", sorted(set(cli._COMMANDS) - {"dcnv4"}))
+def test_help_tells_the_exit_status(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, command, "--help")
+    assert status == 0
+    assert "Exit status:" in " ".join(out.split())
+    assert "--empty-" not in out
+
+
 def test_a_closed_pipe_is_no_defect(relu: Path) -> None:
     done = subprocess.run(
         ["bash", "-c", f"'{sys.executable}' -m orinport explain | head -1"], capture_output=True, text=True, check=False

@@ -81,9 +81,12 @@ _COMMANDS = {
 }
 
 
-def build_app() -> App:
-    """The application with its commands, none of them imported yet."""
-    from cyclopts import App
+def build_app(command: str = "") -> App:
+    """The application with its commands, none of them imported yet.
+
+    `command` is the one that is called: its help is its docstring, which tells more than the line in the list.
+    """
+    from cyclopts import App, Parameter
 
     import orinport
 
@@ -91,14 +94,15 @@ def build_app() -> App:
         name="orinport",
         help="Port neural networks to NVIDIA Orin: what the DLA takes, why not the rest, and what makes it run.",
         version=orinport.__version__,
-        help_format="plaintext",
+        help_format="markdown",
         exit_on_error=False,
         print_error=False,
         suppress_keyboard_interrupt=False,
         result_action="return_value",
+        default_parameter=Parameter(negative_iterable=""),
     )
     for name, (path, text) in _COMMANDS.items():
-        app.command(path, name=name, help=text)
+        app.command(path, name=name, help=None if name == command else text)
     return app
 
 
@@ -114,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     argv = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        status = build_app()(argv)
+        status = build_app(argv[0] if argv else "")(argv)
         sys.stdout.flush()
     except OrinportError as error:
         return _fail(str(error), EXIT_USAGE)

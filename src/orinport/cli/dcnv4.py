@@ -20,7 +20,7 @@ __all__ = ["app", "convert", "export", "fuse"]
 app = App(
     name="dcnv4",
     help="DCNv4 networks: export them to ONNX, fuse and convert their operators, build and measure the kernels.",
-    help_format="plaintext",
+    help_format="markdown",
 )
 app.command("orinport.cli.dcnv4_cuda:bench", name="bench", help="Measure the CUDA kernels on this machine's GPU.")
 app.command(

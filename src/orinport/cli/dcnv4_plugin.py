@@ -14,7 +14,7 @@ _FOLDER = Path("build/orinport-plugins")
 app = App(
     name="plugin",
     help="Build and check the TensorRT plugins (DCNv4_Plugin, DCNv4FuseOffset_Plugin, FlashDeformAttn).",
-    help_format="plaintext",
+    help_format="markdown",
 )
 
 TrtRoot = Annotated[

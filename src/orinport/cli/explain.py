@@ -13,7 +13,10 @@ def explain(
     code: Annotated[str, Parameter(help="A code such as DLA121; without one, all codes are listed.")] = "",
     /,
 ) -> int:
-    """Print the documentation of a finding's code: rule, reason, example, what to do, source."""
+    """Print the documentation of a finding's code: rule, reason, example, what to do, source.
+
+    Exit status: 0, or 2 if there is no such code.
+    """
     import sys
 
     from orinport import rules

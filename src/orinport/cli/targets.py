@@ -17,7 +17,10 @@ def targets(
     *,
     format: TextFormat = "text",
 ) -> int:
-    """List the boards and software releases that orinport knows, or show one with the source of every number."""
+    """List the boards and software releases that orinport knows, or show one with the source of every number.
+
+    Exit status: 0, or 2 if there is no such target.
+    """
     import sys
 
     from orinport.report.json import dumps
