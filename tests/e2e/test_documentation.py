@@ -68,7 +68,26 @@ def test_commands(page: Path, tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
+WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
+
+
+def anchors(page: Path) -> set[str]:
+    """Names that links to the headings of a page use."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
 def test_links_lead_somewhere() -> None:
-    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
-        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+    for page in WRITTEN:
+        for name, anchor in LINK.findall(page.read_text(encoding="utf-8")):
+            target = page.parent / name if name else page
+            assert target.exists(), f"{page.name}: {name}"
+            assert not anchor or anchor in anchors(target), f"{page.name}: {name}#{anchor}"
+
+
+def test_a_link_leads_to_every_page() -> None:
+    linked = {
+        (page.parent / name).resolve() for page in WRITTEN for name, _ in LINK.findall(page.read_text(encoding="utf-8"))
+    }
+    assert {page for page in WRITTEN if page.name != "README.md"} - linked == set()
