@@ -23,6 +23,7 @@ def build(
     host: Annotated[
         tuple[str, ...],
         Parameter(
+            negative="",
             consume_multiple=False,
             help="Build on this board over ssh: user@board; given several times, on all at once (extra 'fleet').",
         ),
@@ -36,12 +37,22 @@ def build(
             name="--with", help="What builds here: trtexec, TensorRT's Python package, or trtexec if it is there."
         ),
     ] = "auto",
+    check: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            help="Keep nothing: let NVIDIA's parser and builder on x86-64 take what they can (extra 'tensorrt').",
+        ),
+    ] = False,
     quiet: Annotated[bool, Parameter(negative="", help="Do not show the build's output; it is in build.log.")] = False,
 ) -> int:
     """Build a bundle with trtexec or TensorRT's Python package, here or on a board over ssh, and explain a failure.
 
-    Exit status: 0 if the build made an engine or loadable, 1 if it failed, 2 if there is nothing to build with.
+    Exit status: 0 if the build made an engine or loadable (with --check: if the whole network builds), 1 if not, 2 if
+    there is nothing to build with.
     """
+    if check:
+        return _check(bundle, host, arguments)
     if len(host) > 1 or scheduler:
         return _on_boards(bundle, host, arguments, scheduler, quiet)
     from orinport.device.board import build_here, build_remotely
@@ -53,6 +64,33 @@ def build(
     if host:
         return _told(build_remotely(bundle, host[0], arguments, show))
     return _told(build_here(bundle, arguments, show, builder=builder))
+
+
+def _check(bundle: Path, hosts: tuple[str, ...], arguments: tuple[str, ...]) -> int:
+    from orinport.device.board import require_bundle
+    from orinport.device.build_check import build_parts
+    from orinport.device.tensorrt_rtx import REFERENCE_VERSION, Session
+    from orinport.errors import OrinportError
+    from orinport.model.load import load
+    from orinport.report.style import clean
+    from orinport.words import count
+
+    if hosts or arguments:
+        raise OrinportError("A check builds here and takes no arguments.", "Leave out --check, or the others.")
+    require_bundle(bundle)
+    with Session(timeout=600) as session:
+        found = build_parts(load(bundle / "model.onnx"), session)
+    sys.stdout.write(
+        f"NVIDIA's parser and builder (TensorRT {REFERENCE_VERSION} in kind, strongly typed, for a desktop GPU;"
+        " they know nothing of the DLA)\n"
+    )
+    for node in found.refused:
+        sys.stdout.write(f"refused: {clean(node.name)} ({clean(node.operator)}): {clean(node.message)[:300]}\n")
+    for part in found.parts:
+        span = clean(part.nodes[0]) + (f" to {clean(part.nodes[-1])}" if len(part.nodes) > 1 else "")
+        outcome = f"built in {part.seconds:.1f} s" if part.built else f"not built: {clean(part.message)[:300]}"
+        sys.stdout.write(f"{count(len(part.nodes), 'node')}, {span}: {outcome}\n")
+    return 0 if found.built else 1
 
 
 def _on_boards(bundle: Path, hosts: tuple[str, ...], arguments: tuple[str, ...], scheduler: str, quiet: bool) -> int:
@@ -79,7 +117,8 @@ def _on_boards(bundle: Path, hosts: tuple[str, ...], arguments: tuple[str, ...],
         else:
             _told(board.result)
     failed = [board.host for board in results if not board.built]
-    sys.stdout.write(f"{len(results) - len(failed)} of {len(hosts)} boards built; they are in {bundle / 'boards'}\n")
+    where = "" if len(failed) == len(results) else f"; what they made is in {bundle / 'boards'}"
+    sys.stdout.write(f"{len(results) - len(failed)} of {len(hosts)} boards built{where}\n")
     return 1 if failed else 0
 
 
