@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
+import orinport
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs" / "how-to").glob("*.md")])
 BLOCK = re.compile(r"^```sh( .*)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -66,6 +68,26 @@ def test_commands(page: Path, tmp_path: Path) -> None:
         )
         assert done.returncode == command.status, f"{command.line}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
         assert "Traceback" not in done.stderr
+
+
+def test_the_figures_of_the_matmul_page_are_what_matmul_says() -> None:
+    words = " ".join((ROOT / "docs" / "how-to" / "matmul.md").read_text(encoding="utf-8").split())
+    constant = orinport.plan_matmul(128, 1024, 128)
+    runtime = orinport.plan_matmul(128, 1024, 128, constant="none")
+    small = orinport.plan_matmul(3, 3, 1, count=100_000, constant="none")
+    shared = orinport.plan_matmul(3, 3, 1, count=100_000, constant="lhs")
+    assert constant.best is not None
+    assert f"for one submission is {constant.best.total_us:.0f} us" in words
+    assert f"the order of {round(constant.gpu_us, -1):.0f} us" in words
+    assert runtime.best is not None
+    times = round(runtime.best.total_us / runtime.gpu_us, -1)
+    assert f"about {runtime.best.total_us / 1e3:.1f} ms, some {times:.0f} times the GPU" in words
+    together, alone = small.plans
+    assert (together.candidate.products, alone.candidate.products) == (100_000, 1)
+    assert f"100,000 tasks: {alone.total_us / 1e6:.1f} s" in words
+    assert f"about {together.total_us / 1e3:.2f} ms, bound by memory" in words
+    assert shared.best is not None
+    assert f"are enough, in {shared.best.total_us / 1e3:.2f} ms" in words
 
 
 WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
