@@ -207,3 +207,9 @@ def test_a_lost_connection_ends_the_build_on_the_board(
         assert not Path(f"/proc/{board}").exists()
     assert [path.exists() for path in folders((bundle / "build.log").read_text().splitlines())] == [False]
     assert sorted(path.name for path in bundle.iterdir()) == ["build.log", "build.sh", "model.onnx"]
+
+
+def test_a_board_whose_shell_talks_is_refused(bundle: Path, tmp_path: Path) -> None:
+    program = write_program(tmp_path / "ssh", '#!/bin/sh\necho Welcome\nshift\nexec sh -c "$*"\n')
+    with pytest.raises(OrinportError, match="print something at login"):
+        build_remotely(bundle, "user@board", [], lambda _: None, ssh=(str(program),))

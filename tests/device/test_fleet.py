@@ -15,7 +15,8 @@ import pytest
 
 from boards import folders, ssh_options, ssh_server, user, write_bundle, write_keys, write_program
 from orinport.cli import main
-from orinport.device.fleet import board_folders, build_on_boards
+from orinport.device.board import board_folders
+from orinport.device.fleet import build_on_boards
 from orinport.errors import MissingExtraError, OrinportError
 
 if TYPE_CHECKING:
@@ -134,7 +135,9 @@ def test_command(
     assert "named twice" in capsys.readouterr().err
 
 
-def test_interruption_ends_every_build_and_leaves_nothing(bundle: Path, boards: Boards) -> None:
+@pytest.mark.parametrize("everyone", [False, True], ids=["orinport", "terminal"])
+def test_interruption_ends_every_build_and_leaves_nothing(bundle: Path, boards: Boards, everyone: bool) -> None:
+    """A signal for orinport alone, and one for all that the terminal runs, ssh included."""
     ssh = boards.start(left={"SLEEP": "60"}, right={"SLEEP": "60"})
     process = subprocess.Popen(
         [sys.executable, "-m", "orinport", "build", str(bundle), "--host", "left", "--host", "right"],
@@ -150,7 +153,10 @@ def test_interruption_ends_every_build_and_leaves_nothing(bundle: Path, boards: 
         begun |= {name for name in HOSTS if line.startswith(f"[{name}]") and "saveEngine" in line}
         if len(begun) == len(HOSTS):
             break
-    process.send_signal(signal.SIGINT)
+    if everyone:
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        process.send_signal(signal.SIGINT)
     rest = process.stderr.read().splitlines()
     assert process.wait(30) == 130
     assert rest[-1] == "orinport: interrupted"

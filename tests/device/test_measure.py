@@ -160,3 +160,24 @@ def test_what_trtexec_did_not_write_is_none(bundle: Path, tmp_path: Path) -> Non
     assert (done.status, done.profile, done.times) == (0, None, bundle / "times.json")
     with pytest.raises(OrinportError, match="no engine"):
         measure_here(tmp_path, [], lambda _: None)
+
+
+def test_a_board_runs_the_engine_that_it_has_built(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_keys(tmp_path)
+    own = bundle / "boards" / f"{user()}@127.0.0.1"
+    own.mkdir(parents=True)
+    (own / "model.engine").write_text("this board's engine")
+    program = tmp_path / "trtexec"
+    program.write_text(program.read_text().replace('engine=""', 'echo "[I] engine: $(cat model.engine)"\nengine=""', 1))
+    with ssh_server(tmp_path, program) as port:
+        words = " ".join(f"'{word}'" for word in ssh_options(tmp_path))
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        write_program(folder / "ssh", f'#!/bin/sh\nexec /usr/bin/ssh {words} -p {port} "$@"\n')
+        monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+        assert main(["profile", str(bundle), "--host", own.name, "--quiet"]) == 0
+    assert "[I] engine: this board's engine" in (own / "profile.log").read_text()
+    assert {"profile.json", "times.json", "layers.json"} <= set(names(own))
+    assert "profile.json" not in names(bundle)

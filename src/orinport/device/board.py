@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Sequence
 
-__all__ = ["BOARDS", "BuildResult", "build_here", "build_remotely", "find_trtexec", "require_bundle"]
+__all__ = ["BOARDS", "BuildResult", "board_folders", "build_here", "build_remotely", "find_trtexec", "require_bundle"]
 
 LOG = "build.log"
 PRODUCTS = ("model.engine", "model.loadable")
@@ -47,6 +48,17 @@ def require_bundle(folder: Path) -> None:
     for name in ("model.onnx", "build.sh"):
         if not (folder / name).is_file():
             raise OrinportError(f"{str(folder)!r} holds no bundle: {name} is missing.", "orinport prepare writes one.")
+
+
+def board_folders(folder: Path, hosts: Sequence[str]) -> dict[str, Path]:
+    """The folder of each board below the bundle's `boards`. Raises OrinportError for boards named twice."""
+    found: dict[str, Path] = {}
+    for host in hosts:
+        path = folder / BOARDS / re.sub(r"[^\w.@-]", "_", host)
+        if path in found.values():
+            raise OrinportError(f"The board {host!r} is named twice.", "Name each board once.")
+        found[host] = path
+    return found
 
 
 def find_trtexec() -> Path:

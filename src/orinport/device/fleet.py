@@ -8,7 +8,6 @@ for a board.
 from __future__ import annotations
 
 import logging
-import re
 import subprocess
 import time
 from contextlib import ExitStack, contextmanager
@@ -19,7 +18,7 @@ from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from orinport.device.board import BOARDS, BuildResult, build_remotely, require_bundle
+from orinport.device.board import BuildResult, board_folders, build_remotely, require_bundle
 from orinport.device.remote import require_host
 from orinport.errors import MissingExtraError, OrinportError, first_line
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["BoardResult", "board_folders", "build_on_boards"]
+__all__ = ["BoardResult", "build_on_boards"]
 
 _EVENT_SECONDS = 0.2
 _LINES_SECONDS = 5.0
@@ -47,17 +46,6 @@ class BoardResult:
     def built(self) -> bool:
         """The board made an engine or a loadable."""
         return self.result is not None and self.result.product is not None
-
-
-def board_folders(folder: Path, hosts: Sequence[str]) -> dict[str, Path]:
-    """The folder of each board below the bundle's `boards`. Raises OrinportError for boards named twice."""
-    found: dict[str, Path] = {}
-    for host in hosts:
-        path = folder / BOARDS / re.sub(r"[^\w.@-]", "_", host)
-        if path in found.values():
-            raise OrinportError(f"The board {host!r} is named twice.", "Name each board once.")
-        found[host] = path
-    return found
 
 
 def build_on_boards(
@@ -90,7 +78,8 @@ def build_on_boards(
             client = stack.enter_context(Client(address, timeout=20, set_as_default=False))
         except (OSError, ValueError, TimeoutError) as error:
             raise OrinportError(f"The dask scheduler {scheduler!r} does not answer: {first_line(error)}.") from error
-        yield from _collect(client, folder.absolute(), folders, tuple(arguments), tuple(ssh), show)
+        quiet = (*ssh, "-o", "BatchMode=yes")  # several questions for passwords at once cannot be told apart
+        yield from _collect(client, folder.absolute(), folders, tuple(arguments), quiet, show)
 
 
 @contextmanager

@@ -40,7 +40,8 @@ def remote_folder(host: str, ssh: Sequence[str]) -> Iterator[str]:
     require_host(host, ssh)
     remote = _asked([*ssh, host, f"mktemp -d {_FOLDER}XXXXXXXX"], host).strip()
     if not remote.startswith(_FOLDER) or not remote.removeprefix(_FOLDER).isalnum():
-        raise OrinportError(f"{host} gave no folder to work in.", "Is it a Linux system?")
+        hint = "Does its shell print something at login? That would end up in the files too."
+        raise OrinportError(f"{host} gave no folder to work in, but {' '.join(remote.split())[:80]!r}.", hint)
     try:
         yield remote
     finally:
