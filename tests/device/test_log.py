@@ -273,6 +273,17 @@ def test_excerpts_of_versions(name: str) -> None:
     assert report.gpu_layers == excerpt.gpu
 
 
+def test_lists_of_layers_are_no_other_lines_that_come_between() -> None:
+    between = "[W] [TRT] MatMul is unsupported on DLA, relax constraints or use Convolution layer instead.\n"
+    lines = OLD_SUMMARY.splitlines(keepends=True)
+    report = read(
+        "".join([lines[0], between, *lines[1:3], "[I] [TRT] Detected 1 inputs and 3 output network tensors.\n"])
+    )
+    assert [finding.kind.id for finding in report.findings] == ["MSG14"]
+    assert report.gpu_layers == ()
+    assert report.dla_regions == ()
+
+
 def test_the_corpus_is_large_enough() -> None:
     assert len(EXCERPTS) + len(WORDINGS) >= 60
 

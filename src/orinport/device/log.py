@@ -283,7 +283,7 @@ class _Reader:
             return True
         if "Layers Running on" in text:
             return True
-        if device and "[DlaLayer]" not in text and "[GpuLayer]" not in text:
+        if device and text.rstrip().endswith(",") and "Layer]" not in text.split("{")[0]:
             return self._list(device, text)
         if found := _DLA_LAYER.search(text):
             if len(self._dla) < _MOST_NAMES:
