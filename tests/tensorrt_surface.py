@@ -14,7 +14,12 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 FOLDER = Path(__file__).with_suffix("")
 CLASSES = (
@@ -27,11 +32,15 @@ ENUMS = (
     *("MemoryPoolType", "NetworkDefinitionCreationFlag", "OnnxParserFlag", "ProfilingVerbosity", "TensorFormat"),
     *("TensorIOMode", "TensorLocation"),
 )
-_DUMP = """
-import importlib.util, json, sys
+_LOAD = """
+import importlib.util, sys
 spec = importlib.util.spec_from_file_location("tensorrt", sys.argv[1])
 module = importlib.util.module_from_spec(spec)
+sys.modules["tensorrt"] = module
 spec.loader.exec_module(module)
+"""
+_DUMP = """
+import json
 classes = {name: sorted(member for member in vars(getattr(module, name)) if not member.startswith("_"))
            for name in json.loads(sys.argv[2]) if hasattr(module, name)}
 enums = {name: {member: int(value) for member, value in getattr(module, name).__members__.items()}
@@ -44,21 +53,35 @@ _SYMBOL = re.compile(r"^\s+U (\w+)$", re.MULTILINE)
 
 def surface(wheel: Path) -> dict[str, object]:
     """Names in the bindings of a wheel, which is for this Python; needs gcc, nm and readelf."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("/tensorrt.so"))
+        init = archive.read(name.replace("tensorrt.so", "__init__.py")).decode()
+    (version,) = re.findall(r'__version__ = "([\d.]+)"', init)
+    with bindings(wheel) as run:
+        return {"version": version, **json.loads(run(_DUMP, json.dumps(CLASSES), json.dumps(ENUMS)))}
+
+
+@contextmanager
+def bindings(wheel: Path) -> Iterator[Callable[..., str]]:
+    """A function that runs a text in a new Python with the bindings loaded as `tensorrt`, and gives what it prints."""
     with tempfile.TemporaryDirectory() as scratch, zipfile.ZipFile(wheel) as archive:
         folder = Path(scratch)
         (name,) = (name for name in archive.namelist() if name.endswith("/tensorrt.so"))
         (folder / "tensorrt.so").write_bytes(archive.read(name))
-        init = archive.read(name.replace("tensorrt.so", "__init__.py")).decode()
         _shim(folder)
-        done = subprocess.run(
-            [sys.executable, "-c", _DUMP, str(folder / "tensorrt.so"), json.dumps(CLASSES), json.dumps(ENUMS)],
-            env={**os.environ, "LD_LIBRARY_PATH": str(folder)},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    (version,) = re.findall(r'__version__ = "([\d.]+)"', init)
-    return {"version": version, **json.loads(done.stdout)}
+
+        def run(text: str, *arguments: str) -> str:
+            done = subprocess.run(
+                [sys.executable, "-c", _LOAD + text, str(folder / "tensorrt.so"), *arguments],
+                env={**os.environ, "LD_LIBRARY_PATH": str(folder)},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
+            return done.stdout
+
+        yield run
 
 
 def _shim(folder: Path) -> None:

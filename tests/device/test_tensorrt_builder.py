@@ -6,6 +6,8 @@ build with NVIDIA's builder for RTX cards, whose interface is the same where it 
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import shutil
@@ -25,6 +27,7 @@ import standin_tensorrt as standin
 import tensorrt_surface
 from orinport.cli import main
 from orinport.device import tensorrt_builder as builder
+from orinport.device.log import read_log
 from orinport.device.tensorrt_builder import BuildError, build
 from orinport.device.tensorrt_request import BuildRequest, EdgeRequest, bundle_arguments, parse_request
 from orinport.errors import OrinportError
@@ -271,14 +274,14 @@ def test_int8_with_a_cache(network: Path, tmp_path: Path, monkeypatch: pytest.Mo
 def test_int8_needs_scales_from_somewhere(network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     request = BuildRequest(onnx=str(network), engine="e", dla_core=0, int8=True)
-    with pytest.raises(BuildError, match="calibration cache"):
+    with pytest.raises(BuildError, match="INT8 needs scales"):
         build(standin.make("10.3.0"), request, silent)
     Path("c").write_text("TRT-8600-EntropyCalibration2\n")
     broken = BuildRequest(**{**fields(request), "calibration": "c", "inputs": (EdgeRequest("int8", ("chw32",)),)})
     with pytest.raises(BuildError, match="no scale for the INT8 edge x"):
         build(standin.make("10.3.0"), broken, silent)
     Path("c").write_text("something else")
-    with pytest.raises(BuildError, match="no calibration cache"):
+    with pytest.raises(BuildError, match="no cache of scales"):
         build(standin.make("10.3.0"), broken, silent)
 
 
@@ -340,6 +343,42 @@ def test_failures_leave_nothing_behind(
     with pytest.raises(BuildError, match=says):
         build(standin.make("10.3.0", **standins), request, silent)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("version", "standins", "options", "reason"),
+    [
+        ("10.3.0", {"gpu": False}, {}, "LOG14"),
+        ("10.3.0", {"cores": 0}, {"dla_core": 0}, "MSG38"),
+        ("11.4.0", {}, {"fp16": True}, "LOG16"),
+        ("10.3.0", {}, {"int8": True}, "LOG17"),
+        ("10.3.0", {}, {"int8": True, "calibration": "c", "inputs": (EdgeRequest("int8", ("chw",)),)}, "LOG17"),
+        ("10.3.0", {}, {"int8": True, "calibration": "d", "inputs": (EdgeRequest("int8", ("chw",)),)}, "LOG17"),
+    ],
+)
+def test_our_own_failures_are_explained_like_trtexecs(
+    network: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    version: str,
+    standins: dict[str, Any],
+    options: dict[str, Any],
+    reason: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("c").write_text("TRT-8600-EntropyCalibration2\n")
+    Path("d").write_text("something else\n")
+    trt = standin.make(version, **standins)
+    monkeypatch.setattr(builder, "import_package", lambda: trt)
+    monkeypatch.setattr(builder, "parse_request", lambda _: BuildRequest(onnx=str(network), engine="e", **options))
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert builder.main([str(tmp_path)]) == 1
+    report = read_log(io.StringIO(out.getvalue()))
+    assert report.outcome == "FAILED"
+    assert report.version.startswith(version[:4])
+    assert report.reason is not None
+    assert report.reason.kind.id == reason
 
 
 # ---------------------------------------------------------------------------------------------- the process
@@ -449,20 +488,73 @@ def test_interruption_ends_the_builder_and_leaves_no_engine(package: Path, bundl
 # ---------------------------------------------------------------------------------------------- the real thing
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("version", standin.VERSIONS)
-def test_the_recorded_names_are_those_of_nvidias_bindings(version: str, tmp_path: Path) -> None:
+def wheel(version: str, folder: Path) -> Path:
+    """The wheel with NVIDIA's bindings; skips where it cannot be had or examined."""
     for program in ("gcc", "nm", "readelf"):
         if shutil.which(program) is None:
             pytest.skip(f"no {program} on this machine")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--retries", "0"]
     done = subprocess.run(
-        [*command, "--timeout", "20", "--dest", str(tmp_path), WHEELS[version]], capture_output=True, check=False
+        [*command, "--timeout", "20", "--dest", str(folder), WHEELS[version]], capture_output=True, check=False
     )
-    wheels = list(tmp_path.glob("*.whl"))
+    wheels = list(folder.glob("*.whl"))
     if done.returncode != 0 or not wheels:
         pytest.skip(f"{WHEELS[version]} cannot be downloaded for this Python")
-    assert tensorrt_surface.surface(wheels[0]) == standin.surface(version)
+    return wheels[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", standin.VERSIONS)
+def test_the_recorded_names_are_those_of_nvidias_bindings(version: str, tmp_path: Path) -> None:
+    assert tensorrt_surface.surface(wheel(version, tmp_path)) == standin.surface(version)
+
+
+_SUBCLASSES = """
+import sys
+from orinport.device import tensorrt_builder as builder, tensorrt_engine
+from orinport.device.tensorrt_request import BuildRequest
+trt = sys.modules["tensorrt"]
+trt.__version__ = "of the test"
+lines = []
+log = builder._logger(trt, lambda letter, text: lines.append(letter + " " + text), verbose=True)
+for name in ("INTERNAL_ERROR", "ERROR", "WARNING", "INFO", "VERBOSE"):
+    log.log(getattr(trt.ILogger.Severity, name), name)
+assert [line[0] for line in lines] == ["E", "E", "W", "I", "V"], lines
+if hasattr(trt, "IInt8EntropyCalibrator2"):
+    calibrator = builder._calibrator(trt, b"cache")
+    assert calibrator.read_calibration_cache() == b"cache" and calibrator.get_batch(["x"]) is None
+    assert calibrator.get_algorithm() == trt.CalibrationAlgoType.ENTROPY_CALIBRATION_2
+if hasattr(trt, "IProgressMonitor"):
+    monitor = builder._monitor(trt, lambda *_: None)
+    monitor.phase_start("a", None, 3)
+    assert monitor.step_complete("a", 0) is True
+    monitor.phase_finish("a")
+for enum, names in {"BuilderFlag": ["GPU_FALLBACK", "DIRECT_IO"], "TensorFormat": ["DLA_HWC4"]}.items():
+    for name in names:
+        assert 1 << int(builder._member(trt, enum, name))
+try:
+    builder.build(trt, BuildRequest(onnx="a", engine="b"), lambda *_: None)
+except builder.BuildError as error:
+    assert "NVIDIA GPU" in str(error)
+else:
+    raise AssertionError("a builder without TensorRT")
+engine = tensorrt_engine.Engine(b"x", "x", module=trt)
+try:
+    engine.prepare()
+except Exception as error:
+    assert "gives no runtime" in str(error), error
+else:
+    raise AssertionError("a runtime without TensorRT")
+print("fine")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", standin.VERSIONS)
+def test_our_subclasses_are_ones_of_nvidias_classes(version: str, tmp_path: Path) -> None:
+    """Logger, calibrator and progress monitor; and what is said where TensorRT gives no builder and no runtime."""
+    with tensorrt_surface.bindings(wheel(version, tmp_path)) as run:
+        assert run(_SUBCLASSES) == "fine\n"
 
 
 @pytest.mark.tensorrt

@@ -188,7 +188,7 @@ def _scales(trt: Any, network: Any, config: Any, request: BuildRequest, int8_edg
     if not request.calibration:
         if explicit:
             return
-        raise BuildError("INT8 needs a calibration cache (--calib) or a network with Q/DQ layers")
+        raise BuildError("INT8 needs scales: a cache of them (--calib), or a network with Q/DQ layers")
     content = _read(request.calibration)
     if not explicit and int8_edges:
         scales = _cache(content, request.calibration)
@@ -198,15 +198,17 @@ def _scales(trt: Any, network: Any, config: Any, request: BuildRequest, int8_edg
                 raise BuildError(f"{request.calibration} has no scale for the INT8 edge {tensor.name}")
             tensor.set_dynamic_range(-127 * scale.value, 127 * scale.value)
     if not hasattr(trt, "IInt8EntropyCalibrator2"):
-        raise BuildError(f"TensorRT {trt.__version__} reads no calibration cache; prepare the network for this version")
+        raise BuildError(f"TensorRT {trt.__version__} takes no cache of scales; prepare the network for this version")
     config.int8_calibrator = _calibrator(trt, content)
 
 
 def _cache(content: bytes, name: str) -> Scales:
     try:
         return parse_cache(content.decode("utf-8"), name)
-    except (OrinportError, UnicodeDecodeError) as error:
-        raise BuildError(f"{name} is no calibration cache: {first_line(error)}") from error
+    except UnicodeDecodeError as error:
+        raise BuildError(f"{name} is no cache of scales: it is no text") from error
+    except OrinportError as error:
+        raise BuildError(f"{name} is no cache of scales: {error.message}") from error
 
 
 def _spread(wanted: tuple[EdgeRequest, ...], count: int, option: str) -> list[EdgeRequest | None]:
