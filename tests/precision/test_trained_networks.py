@@ -1,14 +1,10 @@
-"""PP-OCR and nudenet on rendered pictures: coverage is complete, or each gap is a finding.
+"""PP-OCR and nudenet on rendered pictures: coverage, answers in INT8, and what FP16 is worth.
 
-The networks come with the packages rapidocr-onnxruntime and nudenet: install them, or name a folder that holds
-their unpacked wheels in ORINPORT_TEST_MODELS.
+Where the networks come from says `trained.py`.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,62 +15,30 @@ import orinport
 from orinport.model.load import load
 from orinport.precision.cache import parse_cache
 from orinport.precision.calibrate import CalibrationOptions
+from orinport.precision.emulate import Arithmetic
+from orinport.precision.sensitivity import candidates, output_snr, rank
 from orinport.quantization import write_scales
+from precision.trained import NETWORKS, TARGET, MissingNetworkError, Trained, find, rendered, setting
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-NETWORKS = {
-    "nudenet": ("nudenet/320n.onnx", (1, 3, 320, 320)),
-    "pp-ocr detection": ("rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx", (1, 3, 320, 320)),
-    "pp-ocr recognition": ("rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx", (1, 3, 48, 320)),
-}
+    from pathlib import Path
 
 
-def trained(name: str) -> tuple[Path, str, tuple[int, ...]]:
-    """File, name of the input and shape of a trained network; skips where it is not to be had."""
-    file, shape = NETWORKS[name]
-    folders = [Path(folder) for folder in os.environ.get("ORINPORT_TEST_MODELS", "").split(os.pathsep) if folder]
-    package = importlib.util.find_spec(file.split("/")[0])
-    if package is not None and package.origin is not None:
-        folders.append(Path(package.origin).parents[1])
-    for folder in folders:
-        if (folder / file).is_file():
-            session = onnxruntime.InferenceSession(folder / file, providers=["CPUExecutionProvider"])
-            return folder / file, session.get_inputs()[0].name, shape
-    pytest.skip(f"{file} is not installed, and ORINPORT_TEST_MODELS names no folder that holds it")
-
-
-def rendered(count: int, shape: Sequence[int], seed: int) -> np.ndarray:
-    """Pictures of text over gradients, normalised as both packages do, to -1 ... 1."""
-    image = pytest.importorskip("PIL.Image", reason="rendering needs Pillow")
-    from PIL import ImageDraw, ImageFont
-
-    rng = np.random.default_rng(seed)
-    _, _, height, width = shape
-    made = []
-    for _ in range(count):
-        ramp = np.linspace(0, 1, width)[None, :, None] * rng.integers(0, 200, 3) + rng.integers(0, 55, 3)
-        picture = image.fromarray(np.broadcast_to(ramp, (height, width, 3)).astype(np.uint8))
-        draw = ImageDraw.Draw(picture)
-        for _ in range(max(1, height // 60)):
-            text = "".join(chr(each) for each in rng.integers(65, 91, 12))
-            place = (int(rng.integers(0, width // 3)), int(rng.integers(0, max(1, height - 40))))
-            draw.text(place, text, fill=tuple(map(int, rng.integers(0, 256, 3))), font=ImageFont.load_default(28))
-        made.append(np.asarray(picture, np.float32).transpose(2, 0, 1) / 127.5 - 1)
-    return np.stack(made)
-
-
-def spell(name: str, shape: Sequence[int]) -> str:
-    return f"{name}:{'x'.join(map(str, shape))}"
+def trained(name: str) -> Trained:
+    """A trained network; skips where it, or Pillow to render pictures for it, is not to be had."""
+    pytest.importorskip("PIL.Image", reason="rendering needs Pillow")
+    try:
+        return find(name)
+    except MissingNetworkError as error:
+        pytest.skip(str(error))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_coverage(name: str, tmp_path: Path) -> None:
-    path, given, shape = trained(name)
-    np.save(tmp_path / "d.npy", rendered(8, shape, seed=0))
-    report = orinport.quantize(path, data=tmp_path / "d.npy", shapes=spell(given, shape), target="orin-agx-64gb/jp6.2")
+    network = trained(name)
+    np.save(tmp_path / "d.npy", rendered(8, network.shape, seed=0))
+    report = orinport.quantize(network.path, data=tmp_path / "d.npy", shapes=network.shapes, target=TARGET)
     gaps = {row.tensor.name for row in report.coverage.tensors if row.scale is None}
     told = " ".join(f.message for f in report.coverage.findings)
     assert report.coverage.tensors
@@ -83,12 +47,12 @@ def test_coverage(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["nudenet", "pp-ocr recognition"])
+@pytest.mark.parametrize("name", NETWORKS)
 def test_prepared_bundles(name: str, tmp_path: Path) -> None:
-    path, given, shape = trained(name)
-    np.save(tmp_path / "d.npy", rendered(4, shape, seed=0))
+    network = trained(name)
+    np.save(tmp_path / "d.npy", rendered(4, network.shape, seed=0))
     report = orinport.prepare(
-        path, precision="int8", data=tmp_path / "d.npy", shapes=spell(given, shape), output=tmp_path / "b"
+        network.path, precision="int8", data=tmp_path / "d.npy", shapes=network.shapes, output=tmp_path / "b"
     )
     scales = parse_cache((tmp_path / "b" / "calibration.cache").read_text())
     told = " ".join(f.message for f in report.after.findings if f.code == "Q001")
@@ -105,20 +69,67 @@ def test_int8_keeps_the_answer(method: str, least: float, tmp_path: Path) -> Non
 
     `least` is a signal-to-noise ratio in dB.
     """
-    path, given, shape = trained("pp-ocr detection")
-    np.save(tmp_path / "d.npy", rendered(8, shape, seed=0))
+    network = trained("pp-ocr detection")
+    np.save(tmp_path / "d.npy", rendered(8, network.shape, seed=0))
     options = CalibrationOptions(method=method)
     report = orinport.quantize(
-        path, data=tmp_path / "d.npy", shapes=spell(given, shape), calibration=options, ties="except-products"
+        network.path, data=tmp_path / "d.npy", shapes=network.shapes, calibration=options, ties="except-products"
     )
     write_scales(report, tmp_path / "q.onnx")
-    exact = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    exact = onnxruntime.InferenceSession(network.path, providers=["CPUExecutionProvider"])
     ours = onnxruntime.InferenceSession(tmp_path / "q.onnx", providers=["CPUExecutionProvider"])
     noise = signal = 0.0
-    for each in rendered(4, shape, seed=99):
-        want, have = (session.run(None, {given: each[None]})[0] for session in (exact, ours))
+    for each in rendered(4, network.shape, seed=99):
+        want, have = (session.run(None, {network.given: each[None]})[0] for session in (exact, ours))
         signal += float((want**2).sum())
         noise += float(((want - have) ** 2).sum())
     ratio = 10 * np.log10(signal / noise)
     assert ratio > least, f"{ratio:.1f} dB"
-    assert load(tmp_path / "q.onnx").outputs[0].shape == (1, 1, *shape[2:])
+    assert load(tmp_path / "q.onnx").outputs[0].shape == (1, 1, *network.shape[2:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "least"), [("pp-ocr detection", 6.0), ("pp-ocr recognition", 4.0)])
+def test_emulated_as_the_dla_computes_it(name: str, least: float, tmp_path: Path) -> None:
+    """Every output against FP32 on pictures that calibration has not seen; `least` is an SNR in dB."""
+    network = trained(name)
+    np.save(tmp_path / "d.npy", rendered(16, network.shape, seed=0))
+    np.save(tmp_path / "o.npy", rendered(2, network.shape, seed=99))
+    orinport.prepare(
+        network.path,
+        precision="int8",
+        data=tmp_path / "d.npy",
+        shapes=network.shapes,
+        target=TARGET,
+        output=tmp_path / "b",
+    )
+    report = orinport.verify(tmp_path / "b", emulate="dla-int8", data=tmp_path / "o.npy", target=TARGET, cases=0)
+    assert {row.name for row in report.output_rows} == {
+        tensor.name for tensor in load(tmp_path / "b/model.onnx").outputs
+    }
+    for row in report.output_rows:
+        assert row.snr_db > least, f"{row.name}: {row.snr_db:.1f} dB"
+        assert not row.broken
+    assert report.int8 > 100
+    improves(tmp_path, rendered(1, network.shape, seed=99))
+
+
+def improves(folder: Path, pictures: np.ndarray) -> None:
+    """The first of a ranking, set to FP16 in a run of its own, gains what the ranking says, and nobody more.
+
+    Ranked are the layers of a dozen that lie evenly over the network: all of them take minutes.
+    """
+    model, kinds, scales = setting(folder / "b")
+    (value,) = model.graph.inputs
+    samples = [{value.name or "": each[None]} for each in pictures]
+    report = orinport.check(folder / "b" / "model.onnx", target=TARGET, precision="int8")
+    layers = [row.layer for row in report.layers]
+    groups = candidates(layers, kinds)
+    few = {layer.index for group in groups[:: max(1, len(groups) // 12)] for layer in group}
+    found = rank(model, [layer for layer in layers if layer.index in few], kinds, scales, samples)
+    best = found[0]
+    before = output_snr(model, kinds, scales, samples)
+    after = output_snr(model, {**kinds, **dict.fromkeys(best.nodes, Arithmetic.FP16)}, scales, samples)
+    assert after > before
+    assert after - before == pytest.approx(best.gain_db, abs=0.02)
+    assert all(each.gain_db <= best.gain_db for each in found)

@@ -1,0 +1,84 @@
+"""What does INT8 as the DLA computes it cost PP-OCR and nudenet, and does the ranking's first layer in FP16 help?
+
+Networks of the packages rapidocr-onnxruntime and nudenet, prepared for the DLA with scales from 16 rendered pictures;
+each is emulated on others that calibration has not seen, output by output against FP32, and every INT8 layer is tried
+in FP16. The first of that ranking is then set to FP16 in a run of its own.
+
+    ORINPORT_TEST_MODELS=FOLDER python benchmarks/trained_networks.py [--pictures 4] [--rank-pictures 2] [NAME ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+import orinport
+from orinport.precision.emulate import Arithmetic
+from orinport.precision.sensitivity import output_snr
+from precision.trained import NETWORKS, TARGET, find, rendered, setting
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NETWORKS))
+    parser.add_argument("--pictures", type=int, default=4)
+    parser.add_argument("--rank-pictures", type=int, default=2)
+    options = parser.parse_args()
+    print(f"{platform.machine()}, ONNX Runtime {onnxruntime.__version__}, {TARGET}, {options.pictures} pictures")
+    print("| network | nodes INT8, FP16, off the DLA | output | SNR, dB | cosine | first wrong tensor, dB |")
+    print("|---|---|---|---|---|---|")
+    ranked = []
+    for name in options.names or NETWORKS:
+        network = find(name)
+        with tempfile.TemporaryDirectory() as folder:
+            paths = {each: Path(folder) / each for each in ("calibration.npy", "others.npy", "bundle")}
+            np.save(paths["calibration.npy"], rendered(16, network.shape, seed=0))
+            others = rendered(options.pictures, network.shape, seed=99)
+            np.save(paths["others.npy"], others)
+            orinport.prepare(
+                network.path,
+                precision="int8",
+                data=paths["calibration.npy"],
+                shapes=network.shapes,
+                target=TARGET,
+                output=paths["bundle"],
+            )
+            given = {"emulate": "dla-int8", "data": paths["others.npy"], "target": TARGET}
+            report = orinport.verify(paths["bundle"], cases=0, **given)
+            first = report.first_wrong
+            told = "none" if first is None else f"`{first.name}`, {first.snr_db:.1f}"
+            for row in report.output_rows:
+                nodes = f"{report.int8}, {report.fp16}, {report.fp32}"
+                print(f"| {name} | {nodes} | `{row.name}` | {row.snr_db:.1f} | {row.cosine:.4f} | {told} |", flush=True)
+            started = time.perf_counter()
+            ranking = orinport.verify(paths["bundle"], cases=options.rank_pictures, rank=True, **given).ranking
+            spent = time.perf_counter() - started
+            model, kinds, scales = setting(paths["bundle"])
+            (value,) = model.graph.inputs
+            samples = [{value.name: each[None]} for each in others[: options.rank_pictures]]
+            best = ranking[0]
+            changed = {**kinds, **dict.fromkeys(best.nodes, Arithmetic.FP16)}
+            before, after = (output_snr(model, each, scales, samples) for each in (kinds, changed))
+            cost = "unknown" if best.extra_us is None else f"{best.extra_us:.1f}"
+            ranked.append(
+                f"| {name} | {len(ranking)} | `{best.layer}` | {before:.2f} | {after:.2f} | {cost} | {spent:.0f} |"
+            )
+    print(f"\n{options.rank_pictures} pictures")
+    head = ("network", "layers tried", "first", "SNR before, dB", "with it in FP16, dB", "costs, us", "ranking, s")
+    print(f"| {' | '.join(head)} |")
+    print("|---|---|---|---|---|---|---|")
+    print("\n".join(ranked))
+
+
+if __name__ == "__main__":
+    main()
