@@ -9,7 +9,19 @@ from orinport.targets.buffer import buffer_banks
 if TYPE_CHECKING:
     from orinport.rewrites.context import RewriteContext
 
-__all__ = ["fits_buffer"]
+__all__ = ["factors", "fits_buffer"]
+
+
+def factors(size: int, limit: int) -> tuple[int, ...] | None:
+    """`size` as a product of numbers up to `limit`, the largest first; None if it has a larger prime factor."""
+    found: list[int] = []
+    while size > 1:
+        factor = next((each for each in range(min(limit, size), 1, -1) if size % each == 0), None)
+        if factor is None:
+            return None
+        found.append(factor)
+        size //= factor
+    return tuple(found)
 
 
 def fits_buffer(

@@ -8,13 +8,14 @@ import numpy as np
 
 from orinport.rewrites.builder import RefusedError
 from orinport.rewrites.catalogue._windows import Window, build_conv
+from orinport.rewrites.limits import factors
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from orinport.rewrites.builder import Builder
 
-__all__ = ["spread", "steps_of"]
+__all__ = ["spread"]
 
 
 def spread(value: ir.Value, shape: tuple[int, ...], builder: Builder) -> ir.Value:
@@ -29,8 +30,7 @@ def spread(value: ir.Value, shape: tuple[int, ...], builder: Builder) -> ir.Valu
     if channels != shape[1]:
         value = _copies(value, shape[1], builder)
     limit = builder.context.limit("Z02a", "max")
-    factors = [shape[2] // height, shape[3] // width]
-    plans = [steps_of(factor, limit) for factor in factors]
+    plans = [factors(size, limit) for size in (shape[2] // height, shape[3] // width)]
     if plans[0] is None:
         copied = _copies(builder.reshape(value, (batch, 1, shape[1], width)), shape[2], builder)
         value = builder.transpose(copied, (0, 2, 1, 3))
@@ -50,18 +50,6 @@ def _copies(value: ir.Value, count: int, builder: Builder) -> ir.Value:
     """`count` copies of the only channel of a value."""
     ones = builder.constant(np.ones((count, 1, 1, 1), builder.numpy_dtype(value)), "ones")
     return build_conv(builder, value, ones, None, Window((1, 1), (1, 1), (0, 0), (0, 0), (1, 1)))
-
-
-def steps_of(factor: int, limit: int) -> tuple[int, ...] | None:
-    """`factor` as a product of numbers up to `limit`; None if a prime factor is larger."""
-    steps: list[int] = []
-    while factor > 1:
-        step = next((each for each in range(min(limit, factor), 1, -1) if factor % each == 0), None)
-        if step is None:
-            return None
-        steps.append(step)
-        factor //= step
-    return tuple(steps)
 
 
 def _resize(value: ir.Value, row: int, column: int, builder: Builder) -> ir.Value:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orinport.rewrites.catalogue._movers import absorb
-from orinport.rewrites.limits import fits_buffer
+from orinport.rewrites.limits import factors, fits_buffer
 from orinport.rewrites.rewrite import Match, Refusal
 from orinport.rewrites.shuffle import Shuffle
 
@@ -92,7 +92,7 @@ def reduced_axes(node: ir.Node, shape: tuple[int, ...], context: RewriteContext)
 def mean(value: ir.Value, window: tuple[int, int], builder: Builder) -> ir.Value:
     """The mean of a 4-D value over a window of its whole height or width, or 1 where that is kept."""
     limit = builder.context.limit("P02", "max")
-    parts = [_factors(size, limit) for size in window]
+    parts = [factors(size, limit) for size in window]
     if parts[0] is None or parts[1] is None:
         _, channels, _, width = builder.shape(value)
         reach = builder.context.limit("C02a", "max")
@@ -105,18 +105,6 @@ def mean(value: ir.Value, window: tuple[int, int], builder: Builder) -> ir.Value
         if kernel != (1, 1):
             value = _pool(value, "AveragePool", kernel, (0, 0), builder)
     return value
-
-
-def _factors(size: int, limit: int) -> tuple[int, ...] | None:
-    """`size` as a product of windows up to `limit`, largest first; None if it has a larger prime factor."""
-    found: list[int] = []
-    while size > 1:
-        factor = next((f for f in range(min(limit, size), 1, -1) if size % f == 0), None)
-        if factor is None:
-            return None
-        found.append(factor)
-        size //= factor
-    return tuple(found)
 
 
 def _mean_with_zeros(value: ir.Value, window: tuple[int, int], builder: Builder) -> ir.Value:

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orinport.rewrites.builder import RefusedError
-from orinport.rewrites.catalogue._broadcast import spread, steps_of
+from orinport.rewrites.catalogue._broadcast import spread
 from orinport.rewrites.catalogue._movers import absorb
 from orinport.rewrites.catalogue._product import positions
 from orinport.rewrites.catalogue._slices import split
 from orinport.rewrites.catalogue._windows import Window, build_conv
+from orinport.rewrites.limits import factors
 from orinport.rewrites.shuffle import Shuffle
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def multiply(product: RuntimeProduct, builder: Builder, alpha: float = 1.0) -> i
     launch = context.figure("runtime_product", "launch")
     turned = product.turned() if m < p else product
     reach = context.limit("Z02a", "max")
-    passes = 6 + 2 * sum(steps_of(size, reach) is None for size in (m, p))
+    passes = 6 + 2 * sum(factors(size, reach) is None for size in (m, p))
     at_once = passes * (elements + launch)
     by_columns = 5 * elements + 4 * min(m, p) * launch
     if by_columns < at_once and min(m, p) <= context.figure("runtime_product", "columns"):

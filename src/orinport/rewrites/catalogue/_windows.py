@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from orinport.rewrites.builder import Builder
     from orinport.rewrites.context import RewriteContext
 
-__all__ = ["Window", "build_conv", "pad_zeros", "read_window"]
+__all__ = ["Window", "build_conv", "conv_window", "pad_zeros", "read_window"]
 
 Ints = tuple[int, ...]
 
@@ -79,6 +79,14 @@ def read_window(node: ir.Node, kernel: Ints, size: Ints, context: RewriteContext
     small = tuple(pad // 2 for pad in total)
     large = tuple(pad - half for pad, half in zip(total, small, strict=True))
     return window.with_pads(small, large) if mode == "SAME_UPPER" else window.with_pads(large, small)
+
+
+def conv_window(node: ir.Node, context: RewriteContext) -> Window | None:
+    """The window of a 2-D convolution whose shapes are known; None for any other. Raises as `read_window` does."""
+    shape, weights = context.shape(node.inputs[0]), context.shape(node.inputs[1])
+    if shape is None or weights is None or len(shape) != 4 or context.shape(node.outputs[0]) is None:
+        return None
+    return read_window(node, weights[2:], shape[2:], context)
 
 
 def build_conv(

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orinport.rewrites.catalogue._windows import Window, build_conv, pad_zeros, read_window
+from orinport.rewrites.catalogue._windows import Window, build_conv, conv_window, pad_zeros
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 
 if TYPE_CHECKING:
@@ -62,11 +62,8 @@ class ConvPadsToPad(Rewrite):
 
 def large_padding(node: ir.Node, context: RewriteContext) -> Window | None:
     """The window of a 2-D convolution whose padding the DLA does not take; None for any other."""
-    shape, weights = context.shape(node.inputs[0]), context.shape(node.inputs[1])
-    if shape is None or weights is None or len(shape) != 4 or context.shape(node.outputs[0]) is None:
-        return None
-    window = read_window(node, weights[2:], shape[2:], context)
-    return window if pads_too_much(window, context) else None
+    window = conv_window(node, context)
+    return window if window is not None and pads_too_much(window, context) else None
 
 
 def pads_too_much(window: Window, context: RewriteContext) -> bool:

@@ -51,7 +51,7 @@ __all__ = [
     "Deconvolution",
     "as_conv",
     "full_size",
-    "read_deconvolution",
+    "unfit_deconvolution",
     "unpadded",
 ]
 
@@ -141,6 +141,24 @@ def read_deconvolution(
     upper = mode == "SAME_UPPER"
     begin = tuple(pad // 2 if upper else pad - pad // 2 for pad in (max(0, each) for each in total))
     return Deconvolution(kernel, strides, dilations, begin, data.group)
+
+
+def unfit_deconvolution(node: ir.Node, context: RewriteContext) -> tuple[Deconvolution, list[int]] | None:
+    """What a ConvTranspose of 4-D tensors does, and the height and width of its unpadded result.
+
+    None where a shape is not known or empty, and for one that is in the form of the DLA already.
+    """
+    weights = context.shape(context.input(node, 1))
+    before, after = context.shape(node.inputs[0]), context.shape(node.outputs[0])
+    if before is None or after is None or weights is None or len(before) != 4 or len(after) != 4:
+        return None
+    if 0 in before + after:
+        return None
+    data = read_deconvolution(node, before, after, weights, context)
+    full = [full_size(before[2 + axis], data, axis) for axis in range(2)]
+    if data.group == 1 and data.dilations == (1, 1) and list(after[2:]) == full:
+        return None
+    return data, full
 
 
 def full_size(size: int, data: Deconvolution, axis: int) -> int:

@@ -34,8 +34,7 @@ from orinport.rewrites.catalogue._one_hot import crop, pad
 from orinport.rewrites.catalogue.conv_transpose_to_unpadded import (
     Deconvolution,
     as_conv,
-    full_size,
-    read_deconvolution,
+    unfit_deconvolution,
     unpadded,
 )
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
@@ -61,16 +60,10 @@ class ConvTransposeToUnsliced(Rewrite):
     op_types = ("ConvTranspose",)
 
     def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
-        weights = context.shape(context.input(node, 1))
-        before, after = context.shape(node.inputs[0]), context.shape(node.outputs[0])
-        if before is None or after is None or weights is None or len(before) != 4 or len(after) != 4:
+        found, after = unfit_deconvolution(node, context), context.shape(node.outputs[0])
+        if found is None or after is None:
             return None
-        if 0 in before + after:
-            return None
-        data = read_deconvolution(node, before, after, weights, context)
-        full = [full_size(before[2 + i], data, i) for i in range(2)]
-        if data.group == 1 and data.dilations == (1, 1) and list(after[2:]) == full:
-            return None
+        data, full = found
         if data.strides == (1, 1) and data.dilations == (1, 1):
             return None
         if not context.is_constant(node.inputs[1]):

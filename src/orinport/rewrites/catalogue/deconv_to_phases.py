@@ -37,7 +37,7 @@ import numpy as np
 from orinport.rewrites.catalogue._rearrange import Step, build_steps, plan_steps
 from orinport.rewrites.catalogue._windows import Window, build_conv
 from orinport.rewrites.catalogue.conv_pads_to_pad import pads_too_much
-from orinport.rewrites.catalogue.conv_transpose_to_unpadded import Deconvolution, full_size, read_deconvolution
+from orinport.rewrites.catalogue.conv_transpose_to_unpadded import Deconvolution, unfit_deconvolution
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 from orinport.rewrites.shuffle import Shuffle
 
@@ -80,16 +80,11 @@ class DeconvToPhases(Rewrite):
     op_types = ("ConvTranspose",)
 
     def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
-        weights = context.shape(context.input(node, 1))
         before, after = context.shape(node.inputs[0]), context.shape(node.outputs[0])
-        if before is None or after is None or weights is None or len(before) != 4 or len(after) != 4:
+        found = unfit_deconvolution(node, context)
+        if found is None or before is None or after is None or found[0].strides == (1, 1):
             return None
-        if 0 in before + after:
-            return None
-        data = read_deconvolution(node, before, after, weights, context)
-        full = [full_size(before[2 + axis], data, axis) for axis in range(2)]
-        if data.strides == (1, 1) or (data.group == 1 and data.dilations == (1, 1) and list(after[2:]) == full):
-            return None
+        data = found[0]
         bias = context.input(node, 2)
         if not context.is_constant(node.inputs[1]) or (bias is not None and not context.is_constant(bias)):
             return Refusal("the kernel or the bias is known at run time only")

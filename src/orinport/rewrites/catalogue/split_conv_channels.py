@@ -28,7 +28,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from orinport.rewrites.catalogue._slices import split
-from orinport.rewrites.catalogue._windows import Window, build_conv, read_window
+from orinport.rewrites.catalogue._windows import Window, build_conv, conv_window
 from orinport.rewrites.limits import fits_buffer
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 
@@ -51,11 +51,9 @@ class SplitConvChannels(Rewrite):
     op_types = ("Conv",)
 
     def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
-        value = node.inputs[0]
-        shape, weights = context.shape(value), context.shape(node.inputs[1])
-        if shape is None or weights is None or len(shape) != 4 or context.shape(node.outputs[0]) is None:
+        shape, window = context.shape(node.inputs[0]), conv_window(node, context)
+        if shape is None or window is None:
             return None
-        window = read_window(node, weights[2:], shape[2:], context)
         if _fits(shape[1], shape[3], window, context):
             return None
         if not context.is_constant(node.inputs[1]):

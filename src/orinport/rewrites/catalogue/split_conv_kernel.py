@@ -27,7 +27,7 @@ from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
 from orinport.rewrites.catalogue._slices import crop
-from orinport.rewrites.catalogue._windows import Window, build_conv, pad_zeros, read_window
+from orinport.rewrites.catalogue._windows import Window, build_conv, conv_window, pad_zeros
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 
 if TYPE_CHECKING:
@@ -49,11 +49,10 @@ class SplitConvKernel(Rewrite):
     op_types = ("Conv",)
 
     def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
-        shape, weights = context.shape(node.inputs[0]), context.shape(node.inputs[1])
-        if shape is None or weights is None or len(shape) != 4 or context.shape(node.outputs[0]) is None:
+        window = conv_window(node, context)
+        if window is None:
             return None
         longest, widest = context.limit("C02a", "max"), context.limit("C05", "max")
-        window = read_window(node, weights[2:], shape[2:], context)
         if max(window.kernel) <= longest and max(window.dilations) <= widest:
             return None
         if not context.is_constant(node.inputs[1]):
