@@ -27,10 +27,13 @@ import standin_tensorrt as standin
 import tensorrt_surface
 from orinport.cli import main
 from orinport.device import tensorrt_builder as builder
+from orinport.device.backends import OnnxBackend, TensorRTBackend
 from orinport.device.log import read_log
 from orinport.device.tensorrt_builder import BuildError, build
+from orinport.device.tensorrt_engine import Engine
 from orinport.device.tensorrt_request import BuildRequest, EdgeRequest, bundle_arguments, parse_request
 from orinport.errors import OrinportError
+from orinport.targets.target import Platform
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -512,6 +515,7 @@ def test_the_recorded_names_are_those_of_nvidias_bindings(version: str, tmp_path
 _SUBCLASSES = """
 import sys
 from orinport.device import tensorrt_builder as builder, tensorrt_engine
+from orinport.device.tensorrt_engine import Engine
 from orinport.device.tensorrt_request import BuildRequest
 trt = sys.modules["tensorrt"]
 trt.__version__ = "of the test"
@@ -591,6 +595,69 @@ def test_nvidias_own_builder_builds(network: Path, tmp_path: Path, monkeypatch: 
     assert any(line.startswith("I Engine built in") for line in lines)
     assert any(line.startswith("V [TRT]") for line in lines)
     assert not list(tmp_path.glob(".*.partial"))
+
+
+@pytest.mark.tensorrt
+def test_nvidias_own_configuration_takes_what_is_asked_of_a_dla(network: Path) -> None:
+    """Set on real objects and read back from them: device, core, capability, flags, pools, layers, formats."""
+    trt = pytest.importorskip("tensorrt_rtx", reason="the extra tensorrt is not installed")
+    made = trt.Builder(trt.Logger(trt.Logger.ERROR))
+    request = BuildRequest(
+        onnx=str(network),
+        engine="e",
+        dla_core=1,
+        standalone=True,
+        gpu_fallback=True,
+        verbosity="DETAILED",
+        pools={"WORKSPACE": 1 << 26},  # this build of TensorRT refuses the DLA's own pools
+        layer_devices=(("relu", "DLA"),),
+        inputs=(EdgeRequest("", ("dla_hwc4", "chw32")),),
+        outputs=(EdgeRequest("", ("chw16",)),),
+    )
+    config = builder.configure(trt, made, request)
+    assert config.default_device_type == trt.DeviceType.DLA
+    assert config.engine_capability == trt.EngineCapability.DLA_STANDALONE
+    assert config.profiling_verbosity == trt.ProfilingVerbosity.DETAILED
+    flags = {name: config.get_flag(getattr(trt.BuilderFlag, name)) for name in ("GPU_FALLBACK", "DIRECT_IO")}
+    assert flags == {"GPU_FALLBACK": True, "DIRECT_IO": False}
+    assert config.get_memory_pool_limit(trt.MemoryPoolType.WORKSPACE) == 1 << 26
+    parsed = builder.parse_network(trt, made, config, trt.Logger(trt.Logger.ERROR), request, silent)
+    builder.constrain(trt, parsed, config, request, silent)
+    layers = {parsed.get_layer(index).name: parsed.get_layer(index) for index in range(parsed.num_layers)}
+    assert config.is_device_type_set(layers["relu"])
+    assert not config.is_device_type_set(layers["conv"])
+    wanted = 1 << int(trt.TensorFormat.DLA_HWC4) | 1 << int(trt.TensorFormat.CHW32)
+    assert parsed.get_input(0).allowed_formats == wanted
+    assert parsed.get_output(0).allowed_formats == 1 << int(trt.TensorFormat.CHW16)
+
+
+@pytest.mark.tensorrt
+def test_nvidias_own_runtime(network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is a card that it supports, the engine runs and gives what ONNX Runtime gives; else it is refused."""
+    trt = pytest.importorskip("tensorrt_rtx", reason="the extra tensorrt is not installed")
+    monkeypatch.chdir(tmp_path)
+
+    def for_a_card(*arguments: Any) -> Any:
+        config = real(*arguments)
+        config.num_compute_capabilities = 1
+        config.set_compute_capability(trt.ComputeCapability.SM86, 0)
+        return config
+
+    real = builder.configure
+    monkeypatch.setattr(builder, "configure", for_a_card)
+    build(trt, BuildRequest(onnx=str(network), engine="net.engine"), silent)
+    broken = Engine(b"no engine", "broken", module=trt)
+    with pytest.raises(OrinportError, match=r"TensorRT.*(does not load 'broken'|gives no runtime)"):
+        broken.prepare()
+    feeds = {"x": np.random.default_rng(0).standard_normal((1, 3, 5, 7)).astype("f4")}
+    try:
+        with TensorRTBackend(tmp_path / "net.engine", scales={}, platform=Platform.ORIN, module=trt) as backend:
+            found = backend.run(feeds, repeat=3)
+    except OrinportError as error:
+        pytest.skip(f"no card that runs it: {error.message}")
+    with OnnxBackend(network.read_bytes()) as reference:
+        np.testing.assert_allclose(found["y"], reference.run(feeds)["y"], rtol=1e-2, atol=1e-2)
+    assert len(backend.us) == 3
 
 
 @pytest.mark.tensorrt

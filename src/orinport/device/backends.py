@@ -163,6 +163,7 @@ class TensorRTBackend(Backend):
             }
             self._buffers = {name: self._cuda.allocate(layout.size) for name, layout in self._layouts.items()}
             self._engine.bind({name: buffer.address for name, buffer in self._buffers.items()})
+            self._start, self._end = self._cuda.event(), self._cuda.event()
             self.specs = tuple(_spec(self._layouts[tensor.name]) for tensor in self._engine.inputs)
             self.inputs = tuple(spec.name for spec in self.specs)
             self.outputs = tuple(tensor.name for tensor in self._engine.outputs)
@@ -181,13 +182,12 @@ class TensorRTBackend(Backend):
             cuda.upload(content, self._buffers[name])
         for _ in range(warm_up):
             self._engine.enqueue(cuda.stream)
-        start, end = cuda.event(), cuda.event()
         for _ in range(max(1, repeat)):
-            cuda.record(start)
+            cuda.record(self._start)
             self._engine.enqueue(cuda.stream)
-            cuda.record(end)
+            cuda.record(self._end)
             cuda.synchronize()
-            self.us.append(cuda.elapsed_us(start, end))
+            self.us.append(cuda.elapsed_us(self._start, self._end))
         outputs = {}
         for tensor in self._engine.outputs:
             outputs[tensor.name] = np.empty(self._layouts[tensor.name].size, np.uint8)

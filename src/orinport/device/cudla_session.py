@@ -84,6 +84,7 @@ class CudlaSession:
             self._in = [self._register(tensor.size) for tensor in self.inputs]
             self._out = [self._register(tensor.size) for tensor in self.outputs]
             self._stat = [self._register(tensor.size, api.TASK_STATISTICS) for tensor in self.statistics]
+            self._start, self._end = cuda.event(), cuda.event()
         except BaseException:
             self.close()
             raise
@@ -130,15 +131,14 @@ class CudlaSession:
         task = self._task()
         for _ in range(warm_up):
             self._submit(task)
-        start, end = self._cuda.event(), self._cuda.event()
         times = []
         for _ in range(max(1, repeat)):
-            self._cuda.record(start)
+            self._cuda.record(self._start)
             self._submit(task)
-            self._cuda.record(end)
+            self._cuda.record(self._end)
             self._cuda.synchronize()
             self._require_success()
-            times.append(self._cuda.elapsed_us(start, end))
+            times.append(self._cuda.elapsed_us(self._start, self._end))
         outputs = {}
         for tensor, place in zip(self.outputs, self._out, strict=True):
             outputs[tensor.name] = np.empty(tensor.size, np.uint8)
