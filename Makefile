@@ -21,7 +21,7 @@ $(STAMP): $(BIN)/python pyproject.toml
 	@touch $@
 
 $(VENV)/.installed-dev: $(STAMP)
-	$(BIN)/python -m pip install -q -e '.[dev,image,tensorrt]'
+	$(BIN)/python -m pip install -q -e '.[dev,fleet,image,tensorrt]'
 	@touch $@
 
 $(VENV)/.installed-torch: $(VENV)/.installed-dev

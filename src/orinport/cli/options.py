@@ -35,7 +35,11 @@ __all__ = [
 
 ModelPath = Annotated[Path, Parameter(help="ONNX file.")]
 TargetName = Annotated[
-    str, Parameter(name=["--target", "-t"], help="Board and software, e.g. orin-agx-64gb/jp6.0; see orinport targets.")
+    str,
+    Parameter(
+        name=["--target", "-t"],
+        help="Board and software, e.g. orin-agx-64gb/jp6.0 (see orinport targets), or a profile of yours (.toml).",
+    ),
 ]
 PrecisionName = Annotated[Literal["fp16", "int8"], Parameter(name=["--precision", "-p"], help="Precision on the DLA.")]
 PowerModeName = Annotated[str | None, Parameter(help="Power mode of the board, e.g. MAXN, 50W, 30W, 15W.")]
