@@ -51,6 +51,42 @@ def test_launch_passes_structs_by_address():
     assert seen == [(7, launch.grid, (*launch.block, 1), launch.shared_bytes, 11, 56, 0)]
 
 
+def test_launch_beside_the_previous_kernel():
+    """On sm_90 the launch carries the attribute that lets it begin early; everything else stays the same."""
+    seen = []
+
+    class Record:
+        def __init__(self, *values):
+            self.values = values
+
+    class Driver:
+        CUlaunchConfig = type("CUlaunchConfig", (), {})
+        CUlaunchAttributeID = type("Ids", (), {"CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION": 6})
+        CUstream = Record
+
+        @staticmethod
+        def CUlaunchAttribute():
+            attribute = Record()
+            attribute.value = Record()
+            return attribute
+
+        def cuLaunchKernelEx(self, config, function, arguments, extra):
+            pointers = (ctypes.c_void_p * 2).from_address(arguments)
+            seen.append((config, function, Params.from_address(pointers[0]).height, extra))
+            return (0,)
+
+    p = params(1, 56, 56, Geometry(4, 16))
+    launch = plan(p, F16, F16, CONFIGURATIONS[choose(p, F16, F16, HOPPER) - 1], HOPPER)
+    Loaded("kernel", 7, Driver(), overlaps=True).launch(launch, 11, p, launch.division)
+    ((config, *rest),) = seen
+    assert rest == [7, 56, 0]
+    assert (config.gridDimX, config.gridDimY, config.gridDimZ) == launch.grid
+    assert (config.blockDimX, config.blockDimY, config.blockDimZ) == (*launch.block, 1)
+    assert (config.sharedMemBytes, config.hStream.values) == (launch.shared_bytes, (11,))
+    ((attribute,), count) = config.attrs, config.numAttrs
+    assert (attribute.id, attribute.value.programmaticStreamSerializationAllowed, count) == (6, 1, 1)
+
+
 def test_launch_failure_is_told():
     class Refusal:
         name = "CUDA_ERROR_INVALID_VALUE"

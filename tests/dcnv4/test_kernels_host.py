@@ -144,6 +144,9 @@ ODD = (
     Configuration(Kernel.RING, 32, threads=64, step_rows=1, halo=0, resident=640),
     Configuration(Kernel.RING, 16, threads=64, tile_columns=3, tile_rows=4, step_rows=2, halo=1, resident=640),
     Configuration(Kernel.RING, 32, threads=96, tile_columns=5, step_rows=2, halo=1, resident=640),
+    Configuration(Kernel.STREAM, 32, threads=64, halo=0, resident=512),
+    Configuration(Kernel.STREAM, 32, threads=128, halo=1, tile_columns=3, resident=512),
+    Configuration(Kernel.STREAM, 32, threads=96, halo=1, tile_columns=5, resident=512),
 )
 """Small windows, so that samples leave them."""
 
@@ -178,7 +181,54 @@ def test_every_configuration(library, c, value_type, offset_type):
         assert computed
 
 
-@pytest.mark.parametrize("c", [CONFIGURATIONS[i] for i in (3, 5, 6, 7, 8, 11, 12, 15)], ids=str)
+STREAMS = (
+    Configuration(Kernel.STREAM, 32, threads=64, halo=0, resident=512),
+    Configuration(Kernel.STREAM, 32, threads=64, halo=1, tile_columns=3, resident=512),
+    Configuration(Kernel.STREAM, 16, threads=128, halo=4, resident=512),
+    Configuration(Kernel.STREAM, 32, threads=160, halo=3, resident=512),
+)
+
+
+@pytest.mark.parametrize("c", STREAMS, ids=str)
+@pytest.mark.parametrize(
+    ("geometry", "shape"),
+    [
+        (Geometry(4, 16), (9, 30, 5)),
+        (Geometry(4, 16), (3, 120, 3)),
+        (Geometry(4, 16), (40, 7, 7)),
+        (Geometry(1, 64), (2, 90, 2)),
+        (Geometry(2, 32, stride=(2, 1)), (5, 41, 9)),
+        (Geometry(4, 16, stride=(4, 4), padding=(0, 0)), (6, 38, 21)),
+        (Geometry(3, 16, dilation=(2, 2), padding=(4, 2)), (7, 25, 6)),
+        (Geometry(4, 16, offset_scale=0.5, dilation=(1, 3)), (4, 33, 8)),
+    ],
+    ids=str,
+)
+def test_streams_of_many_rows(library, c, geometry, shape):
+    """The ring turns several times, across images, with warps that are rows apart."""
+    value, vectors, _ = draw(geometry, shape, F16, F16, 5, sigma=1.5)
+    output = compute(library, geometry, value, vectors, None, F16, F16, c)
+    assert error(output, reference(value, vectors, **keywords(geometry))) < 3e-4
+
+
+def test_ring_needs_room_for_a_warp():
+    """Where shared memory cannot hold what one warp needs at once, there is no launch rather than a deadlock."""
+    c = Configuration(Kernel.STREAM, 32, threads=512, halo=4, resident=512)
+    geometry = Geometry(4, 16)
+    planned = []
+    for width in range(8, 400, 4):
+        p = make_params(geometry, (1, 64, width), (64, width), (geometry.channels, geometry.width))
+        launch = plan(p, F16, F16, c, HOPPER)
+        planned.append(launch is not None)
+        if launch is not None:
+            assert launch.shared_bytes <= HOPPER.shared_bytes
+            assert launch.division.ring_rows >= 14 + launch.division.step_rows  # two rows of output, taps, halo
+    assert planned[0]
+    assert not planned[-1]
+    assert planned == sorted(planned, reverse=True)
+
+
+@pytest.mark.parametrize("c", [CONFIGURATIONS[i] for i in (3, 5, 7, 8, 11, 12, 15, 23, 25)], ids=str)
 def test_fast_interpolation(library, c):
     geometry = Geometry(4, 16)
     value, vectors, _ = draw(geometry, (4, 12, 12), F16, F16, 3)
@@ -210,7 +260,7 @@ def test_general_attributes(library, geometry):
     assert computed
 
 
-@pytest.mark.parametrize("c", [CONFIGURATIONS[i] for i in (3, 5, 7, 9, 12, 15)], ids=str)
+@pytest.mark.parametrize("c", [CONFIGURATIONS[i] for i in (3, 5, 7, 9, 12, 15, 23, 25)], ids=str)
 def test_borders_and_odd_coordinates(library, c):
     """Samples on, just inside and just outside of every border; infinities and NaN contribute nothing."""
     geometry = Geometry(4, 16)
@@ -247,7 +297,7 @@ def test_borders_and_odd_coordinates(library, c):
     assert error(output, expected) < 3e-4
 
 
-@pytest.mark.parametrize("c", [CONFIGURATIONS[i] for i in (3, 9, 12)], ids=str)
+@pytest.mark.parametrize("c", [CONFIGURATIONS[i] for i in (3, 9, 12, 23)], ids=str)
 def test_pixels_that_are_not_sampled_do_not_matter(library, c):
     """NaN in a pixel reaches only the outputs that sample it, also from behind the borders."""
     geometry = Geometry(4, 16)

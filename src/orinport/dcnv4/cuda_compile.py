@@ -25,6 +25,10 @@ __all__ = ["CudaDevice", "CudaUnavailableError", "Loaded", "cache_folder", "cuda
 _SOURCES = Path(__file__).parent / "kernels"
 _FLAGS = ("-std=c++17",)
 _MINIMUM_ARCHITECTURE = (8, 0)
+_OVERLAP_ARCHITECTURE, _OVERLAP_DRIVER = (9, 0), 12030
+"""From where on a launch may overlap the end of the kernel before it, in CUDA graphs too."""
+_OVERLAPPING = "forward.cuh"
+"""The kernels that wait for the previous one themselves."""
 _SEPARATOR = b"\n"
 
 
@@ -56,20 +60,34 @@ class Loaded:
     name: str
     function: Any
     driver: Any
+    overlaps: bool = False
+    """Whether a launch may begin before the previous kernel of the stream ends, for which the kernel then waits."""
 
     def launch(self, launch: Launch, stream: int, *structs: ctypes.Structure) -> None:
         """Launch on a stream (its address) with structs passed by value. Raises RuntimeError if the driver refuses."""
         addresses = (ctypes.c_void_p * len(structs))(*(ctypes.addressof(struct) for struct in structs))
-        (error,) = self.driver.cuLaunchKernel(
-            self.function,
-            *launch.grid,
-            *launch.block,
-            1,
-            launch.shared_bytes,
-            stream,
-            ctypes.addressof(addresses),
-            0,
-        )
+        if self.overlaps:
+            driver = self.driver
+            attribute = driver.CUlaunchAttribute()
+            attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+            attribute.value.programmaticStreamSerializationAllowed = 1
+            config = driver.CUlaunchConfig()
+            config.gridDimX, config.gridDimY, config.gridDimZ = launch.grid
+            config.blockDimX, config.blockDimY, config.blockDimZ = *launch.block, 1
+            config.sharedMemBytes, config.hStream = launch.shared_bytes, driver.CUstream(stream)
+            config.attrs, config.numAttrs = [attribute], 1
+            (error,) = driver.cuLaunchKernelEx(config, self.function, ctypes.addressof(addresses), 0)
+        else:
+            (error,) = self.driver.cuLaunchKernel(
+                self.function,
+                *launch.grid,
+                *launch.block,
+                1,
+                launch.shared_bytes,
+                stream,
+                ctypes.addressof(addresses),
+                0,
+            )
         if error:
             raise RuntimeError(f"{self.name} could not be launched: {error.name}")
 
@@ -129,7 +147,7 @@ class CudaDevice:
         cubin = self._cubin(header, name)  # outside of the lock: several threads may compile at once
         with self._lock:
             if name not in self._kernels:
-                self._kernels[name] = self._load(name, *cubin)
+                self._kernels[name] = self._load(header, name, *cubin)
             return self._kernels[name]
 
     def _cubin(self, header: str, name: str) -> tuple[str, bytes]:
@@ -148,7 +166,7 @@ class CudaDevice:
         Path(temporary).replace(path)
         return symbol_name, code
 
-    def _load(self, name: str, symbol: str, code: bytes) -> Loaded:
+    def _load(self, header: str, name: str, symbol: str, code: bytes) -> Loaded:
         driver = self._driver
         library = self._call(driver.cuLibraryLoadData, code, [], [], 0, [], [], 0)
         kernel = self._call(driver.cuLibraryGetKernel, library, symbol.encode())
@@ -159,7 +177,8 @@ class CudaDevice:
             kernel,
             self._handle,
         )
-        return Loaded(name, driver.CUfunction(int(kernel)), driver)
+        able = self.architecture >= _OVERLAP_ARCHITECTURE and self.driver_version >= _OVERLAP_DRIVER
+        return Loaded(name, driver.CUfunction(int(kernel)), driver, able and header == _OVERLAPPING)
 
 
 def compile_kernel(header: str, name: str, architecture: tuple[int, int]) -> tuple[str, bytes]:

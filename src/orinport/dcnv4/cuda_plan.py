@@ -54,6 +54,7 @@ class Kernel(IntEnum):
     DIRECT = 0
     WHOLE = 1
     RING = 2
+    STREAM = 3
 
 
 class Divisor(ctypes.Structure):
@@ -92,6 +93,7 @@ class Division(ctypes.Structure):
         *((name, ctypes.c_int32) for name in ("images", "buffers")),
         ("units", ctypes.c_uint32),
         ("zero", ctypes.c_int32),
+        *((name, ctypes.c_int64) for name in ("value_image", "offset_image", "output_image")),
     ]
 
 
@@ -138,9 +140,9 @@ class Configuration:
     step_rows: int = 0
     """RING: output rows between two loads."""
     halo: int = 0
-    """RING: rows and columns staged beyond the undisturbed samples."""
+    """RING, STREAM: rows and columns staged beyond the undisturbed samples."""
     resident: int = 0
-    """WHOLE, RING: threads of a multiprocessor for which registers are allotted."""
+    """WHOLE, RING, STREAM: threads of a multiprocessor for which registers are allotted."""
 
     def __str__(self) -> str:
         name = self.kernel.name.lower()
@@ -154,6 +156,8 @@ class Configuration:
         if self.kernel is Kernel.RING:
             size = f"{self.tile_rows or 'H'}x{self.tile_columns or 'W'}"
             parts.append(f"{size} in steps of {self.step_rows}, halo {self.halo}")
+        if self.kernel is Kernel.STREAM:
+            parts.append(f"{self.tile_columns or 'all'} columns, halo {self.halo}")
         if self.resident:
             parts.append(f"for {self.resident}")
         return f"{name}({', '.join(parts)})"
@@ -178,7 +182,7 @@ class Launch:
     shared_bytes: int
 
 
-_D, _W, _R = Kernel.DIRECT, Kernel.WHOLE, Kernel.RING
+_D, _W, _R, _S = Kernel.DIRECT, Kernel.WHOLE, Kernel.RING, Kernel.STREAM
 CONFIGURATIONS: tuple[Configuration, ...] = (
     Configuration(_D, 0),
     Configuration(_D, 8),
@@ -203,30 +207,35 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     Configuration(_R, 16, threads=320, tile_columns=20, tile_rows=16, step_rows=16, halo=3, resident=640),
     Configuration(_W, 64, threads=160, resident=640),
     Configuration(_W, 64, threads=160, images=2, resident=640),
+    Configuration(_S, 32, threads=512, halo=4, resident=512),
+    Configuration(_S, 32, threads=512, tile_columns=40, halo=4, resident=512),
+    Configuration(_S, 32, threads=512, tile_columns=20, halo=4, resident=512),
+    Configuration(_S, 16, threads=512, halo=4, resident=512),
+    Configuration(_S, 32, threads=448, halo=4, resident=512),
 )
 """Ids are positions, counted from 1."""
 
 _MEASURED = (
-    (2, 56, 56, 64, 64, 13),
-    (2, 28, 28, 128, 64, 8),
+    (2, 56, 56, 64, 64, 24),
+    (2, 28, 28, 128, 64, 24),
     (2, 14, 14, 256, 64, 12),
     (2, 7, 7, 512, 64, 10),
-    (2, 56, 56, 64, 1, 6),
+    (2, 56, 56, 64, 1, 5),
     (2, 28, 28, 128, 1, 7),
     (2, 14, 14, 256, 1, 7),
     (2, 7, 7, 512, 1, 7),
-    (2, 200, 320, 128, 1, 17),
-    (2, 200, 320, 256, 1, 16),
+    (2, 200, 320, 128, 1, 26),
+    (2, 200, 320, 256, 1, 25),
     (2, 100, 160, 128, 1, 17),
     (2, 100, 160, 256, 1, 17),
     (2, 50, 80, 128, 1, 4),
     (2, 50, 80, 256, 1, 4),
     (2, 25, 40, 128, 1, 6),
     (2, 25, 40, 256, 1, 4),
-    (4, 56, 56, 64, 64, 17),
-    (4, 28, 28, 128, 64, 8),
+    (4, 56, 56, 64, 64, 24),
+    (4, 28, 28, 128, 64, 24),
     (4, 14, 14, 256, 64, 9),
-    (4, 7, 7, 512, 64, 19),
+    (4, 7, 7, 512, 64, 10),
 )
 """(element bytes, height, width, channels, batch, id): the fastest on an H200 by `dcnv4 bench --tune`, for batches from
 `batch` on, or exactly 1."""
@@ -235,6 +244,10 @@ _SCALAR, _NARROW, _PLAIN, _SPLIT = 1, 2, 4, 6
 _DIRECT_SCORE = 0.4
 _TILE_THRESHOLD = 2048
 _SPLIT_THRESHOLD = 512
+_RING_ROWS = 40
+"""Of a stream, at most."""
+_STREAM_BYTES = 256 + 8 * (_RING_ROWS + 16)
+"""Shared memory of a stream beside its rows: two pixels and barriers."""
 _INT32 = 1 << 31
 _HOPPER_SHARED_BYTES = 232448
 """Shared memory of a block on sm_90; earlier architectures have less, and their kernels are built for 448 threads."""
@@ -323,7 +336,8 @@ def plan(p: Params, value: ElementType, offset: ElementType, c: Configuration, l
         return None
     slabs = -(-_channels(p) * size // _SLAB)
     d.slabs = make_divisor(slabs)
-    return _plan_whole(p, c, d, slabs, limits) if c.kernel is Kernel.WHOLE else _plan_ring(p, c, d, slabs, limits)
+    planner = {Kernel.WHOLE: _plan_whole, Kernel.RING: _plan_ring, Kernel.STREAM: _plan_stream}[c.kernel]
+    return planner(p, c, d, slabs, limits)
 
 
 def _plan_direct(
@@ -339,6 +353,9 @@ def _plan_direct(
     x = c.threads // c.split
     d.lanes = make_divisor(lanes)
     d.columns, d.queries = make_divisor(p.out_width), make_divisor(p.out_height * p.out_width)
+    d.value_image = p.height * p.width * p.value_stride * size
+    d.offset_image = p.out_height * p.out_width * p.offset_stride * offset.bytes
+    d.output_image = items * width
     shared = c.split * (width // size) * x * 4 if c.split > 1 else 0
     return Launch(d, (-(-items // x), min(p.batch, 65535), -(-p.batch // 65535)), (x, c.split), shared)
 
@@ -382,10 +399,48 @@ def _plan_ring(p: Params, c: Configuration, d: Division, slabs: int, limits: Lim
     return Launch(d, (column_tiles * row_tiles * slabs, p.batch, 1), (c.threads, 1), shared)
 
 
+def _plan_stream(p: Params, c: Configuration, d: Division, slabs: int, limits: Limits) -> Launch | None:
+    columns = min(c.tile_columns or p.out_width, p.out_width)
+    scale = p.offset_scale
+    pitch = p.width + 2
+    if c.tile_columns:
+        pitch = min(pitch, _span(columns, p.stride_w, p.kernel_w, p.dilation_w, scale, c.halo))
+    all_rows, tiles = p.batch * p.out_height, -(-p.out_width // columns) * slabs
+    if all_rows * p.out_width >= _INT32 or p.batch * (p.height + 1) >= _INT32 - 2:
+        return None
+    window = _span(1, p.stride_h, p.kernel_h, p.dilation_h, scale, c.halo)
+    device = limits.multiprocessors
+    run = min((_stream_run(all_rows, tiles, window, waves, device) for waves in range(1, 9)), key=lambda r: r[0])[1]
+    advance = max(p.stride_h, p.height + 1 - (p.out_height - 1) * p.stride_h)
+    at_once = -(-(32 * c.bytes // _SLAB - 1) // columns) * advance + window
+    needed = (run - 1) * advance + window
+    ring = min((limits.shared_bytes - _STREAM_BYTES) // (pitch * _SLAB) - 2, needed, _RING_ROWS)
+    group = -(-max(ring, 1) // 13)
+    if ring < min(needed, at_once + group):
+        return None
+    grid = -(-all_rows // run) * tiles
+    if grid >= _INT32 or run * columns >= _INT32 - 65536:
+        return None
+    d.lanes, d.pitch, d.columns = make_divisor(ring), make_divisor(pitch), make_divisor(columns)
+    d.column_tiles = make_divisor(-(-p.out_width // columns))
+    d.queries, d.slots = make_divisor(p.out_height), make_divisor(p.height + 1)
+    d.tile_columns, d.tile_rows, d.step_rows, d.ring_rows, d.halo = columns, run, group, ring, c.halo
+    return Launch(d, (grid, 1, 1), (c.threads, 1), (ring + 2) * pitch * _SLAB + _STREAM_BYTES)
+
+
+def _stream_run(all_rows: int, tiles: int, window: int, waves: int, device: int) -> tuple[int, int]:
+    """(cost, output rows of a block) if blocks fill a device that holds `device` of them `waves` times."""
+    runs = min(all_rows, max(1, waves * device // tiles))
+    rows = -(-all_rows // runs)
+    return -(-tiles * -(-all_rows // rows) // device) * (8 * rows + window), rows
+
+
 def tile_score(p: Params, value: ElementType, c: Configuration, limits: Limits, launch: Launch) -> float:
     """Estimate, 0 to 1, of how well a tiled configuration uses the device: full warps and waves, no idle channels,
     and few pixels staged for nothing."""
     d = launch.division
+    if c.kernel is Kernel.STREAM:
+        return _stream_score(p, value, c, limits, launch)
     tasks = (d.tile_rows if c.kernel is Kernel.WHOLE else d.step_rows) * d.tile_columns * d.images * (_SLAB // c.bytes)
     rounds = math.ceil(tasks / c.threads)
     blocks = _resident_blocks(c, launch.shared_bytes, limits)
@@ -399,6 +454,17 @@ def tile_score(p: Params, value: ElementType, c: Configuration, limits: Limits, 
     )
     score = score / (1.0 + 0.06 * (staged - 1.0)) * min(1.0, 0.4 + blocks * c.threads / 850.0)
     return float(score * (1.0 if c.kernel is Kernel.WHOLE else 0.95))
+
+
+def _stream_score(p: Params, value: ElementType, c: Configuration, limits: Limits, launch: Launch) -> float:
+    d = launch.division
+    tasks = d.tile_rows * d.tile_columns * (_SLAB // c.bytes)
+    workers = c.threads - 32
+    waves = launch.grid[0] / limits.multiprocessors
+    staged = d.pitch.value * (d.tile_rows + 2.0 + 2.0 * d.halo) / (d.tile_columns * d.tile_rows)
+    full = tasks / (math.ceil(tasks / workers) * workers) * waves / math.ceil(waves)
+    full = full * _channels(p) * value.bytes / (d.slabs.value * 128.0)
+    return float(full / (1.0 + 0.06 * (staged - 1.0)) * min(1.0, 0.4 + workers / 850.0))
 
 
 def _measured(p: Params, value: ElementType, offset: ElementType, limits: Limits) -> int:
@@ -446,11 +512,13 @@ def candidates(p: Params, value: ElementType, offset: ElementType, limits: Limit
 def kernel_name(p: Params, value: ElementType, offset: ElementType, fast: bool, c: Configuration) -> str:
     """The C++ name of the template instance that a configuration launches for a problem."""
     types = ", ".join(f"orinport::dcnv4::{kind.name}" for kind in (value, offset))
-    quick = str(fast and value is offset is ElementType.F16).lower()
+    # With one tap a thread, fp16 pairs save nothing.
+    quick = str(fast and value is offset is ElementType.F16 and c.split < 9).lower()
     taps = 9 if unrolled(p, offset) and not wide(p, value) else 0
     if c.kernel is Kernel.DIRECT:
         width = c.bytes or value.bytes
         taps = taps if width >= 16 else 0
         far = str(wide(p, value)).lower()
         return f"orinport::dcnv4::direct_kernel<{types}, {width}, {c.split}, {taps}, {quick}, {far}>"
-    return f"orinport::dcnv4::{c.kernel.name.lower()}_kernel<{types}, {c.bytes // 16}, {quick}, {c.resident}>"
+    tiled = f", {str(c.tile_columns > 0).lower()}" if c.kernel is Kernel.STREAM else ""
+    return f"orinport::dcnv4::{c.kernel.name.lower()}_kernel<{types}, {c.bytes // 16}, {quick}, {c.resident}{tiled}>"

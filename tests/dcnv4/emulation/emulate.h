@@ -7,6 +7,7 @@
 #include <cfenv>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -32,7 +33,7 @@ struct dim3 {
 };
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 
-inline dim3 threadIdx, blockIdx, blockDim, gridDim;
+inline dim3 threadIdx{0, 0, 0}, blockIdx{0, 0, 0}, blockDim, gridDim;
 
 inline float __int_as_float(int bits) {
     float result;
@@ -59,13 +60,6 @@ inline unsigned __byte_perm(unsigned low, unsigned high, unsigned selector) {
     const uint64_t bytes = (static_cast<uint64_t>(high) << 32) | low;
     unsigned result = 0;
     for (int i = 0; i < 4; ++i) result |= static_cast<unsigned>((bytes >> (8 * ((selector >> (4 * i)) & 7))) & 0xff) << (8 * i);
-    return result;
-}
-template <class T>
-T __ldg(const T* from) {
-    T result;
-    std::memcpy(&result, from, sizeof(T));
-    if (reinterpret_cast<uintptr_t>(from) % sizeof(T)) std::abort();  // a GPU would fault
     return result;
 }
 template <class A, class B>
@@ -118,14 +112,17 @@ inline void run_block(const std::function<void()>& body) {
         block.threads[i].uc_link = &block.scheduler;
         makecontext(&block.threads[i], enter, 0);
     }
+    unsigned rounds = 0;
     for (bool running = true; running;) {
         running = false;
+        if (++rounds > 1000000) { std::fputs("the block does not end: a deadlock\n", stderr); std::abort(); }
         for (unsigned i = 0; i < count; ++i) {
             if (block.finished[i]) continue;
             running = true;
             block.current = i;
             threadIdx.x = i % blockDim.x;
             threadIdx.y = i / blockDim.x;
+            threadIdx.z = 0;
             swapcontext(&block.scheduler, &block.threads[i]);
         }
     }
@@ -136,6 +133,16 @@ inline void __syncthreads() {
     const dim3 mine = threadIdx;
     emulation::pause();
     threadIdx = mine;
+}
+inline int __shfl_sync(unsigned, int number, int lane) {
+    const dim3 mine = threadIdx;
+    const unsigned me = emulation::thread_number();
+    emulation::block.exchange[me] = __int_as_float(number);
+    emulation::pause();
+    const float other = emulation::block.exchange[(me & ~31u) + static_cast<unsigned>(lane)];
+    emulation::pause();
+    threadIdx = mine;
+    return __float_as_int(other);
 }
 inline float __shfl_xor_sync(unsigned, float number, int mask) {
     const dim3 mine = threadIdx;
@@ -186,20 +193,29 @@ inline void copy_async(void* shared, const void* global, bool valid) {
     }
 }
 inline void copy_async_wait() {}
+inline void let_next_start() {}
+inline void wait_for_previous() {}
+using SharedAddress = char*;
+inline SharedAddress shared_address(char* shared) { return shared; }
+inline SharedAddress opaque(SharedAddress address) { return address; }
 struct Barrier {
-    unsigned short pending, phase;
+    unsigned short pending, phase, count;
 };
-inline void barrier_init(void* barrier) { *static_cast<Barrier*>(barrier) = {static_cast<unsigned short>(blockDim.x), 0}; }
-inline void barrier_arrive(void* barrier) {
-    auto* b = static_cast<Barrier*>(barrier);
+inline void barrier_init(SharedAddress barrier, u32 count) {
+    const auto number = static_cast<unsigned short>(count);
+    *reinterpret_cast<Barrier*>(barrier) = {number, 0, number};
+}
+inline void barrier_arrive(SharedAddress barrier) {
+    auto* b = reinterpret_cast<Barrier*>(barrier);
     if (--b->pending == 0) {
-        b->pending = static_cast<unsigned short>(blockDim.x);
+        b->pending = b->count;
         ++b->phase;
     }
 }
-inline void barrier_wait(void* barrier, u32 parity) {
+inline void copy_async_arrive(SharedAddress barrier) { barrier_arrive(barrier); }
+inline void barrier_wait(SharedAddress barrier, u32 parity) {
     const dim3 mine = threadIdx;
-    while ((static_cast<Barrier*>(barrier)->phase & 1u) == parity) emulation::pause();
+    while ((reinterpret_cast<Barrier*>(barrier)->phase & 1u) == parity) emulation::pause();
     threadIdx = mine;
 }
 inline u32 opaque(u32 number) { return number; }

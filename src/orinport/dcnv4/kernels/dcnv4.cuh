@@ -43,7 +43,7 @@ ForwardKernel find_typed(const Configuration& c, bool unrolled, bool wide) {
             return c.bytes ? nullptr : direct_kernel<V, O, kElement, 1, 0, FAST, true>;
         }
         if (c.split == 3 && unrolled) return c.bytes == 16 ? direct_kernel<V, O, 16, 3, 9, FAST, false> : nullptr;
-        if (c.split == 9 && unrolled) return c.bytes == 16 ? direct_kernel<V, O, 16, 9, 9, FAST, false> : nullptr;
+        if (c.split == 9 && unrolled) return c.bytes == 16 ? direct_kernel<V, O, 16, 9, 9, false, false> : nullptr;
         if (c.split != 1) return nullptr;
         switch (c.bytes) {
             case 0: return direct_kernel<V, O, kElement, 1, 0, FAST, false>;
@@ -55,6 +55,15 @@ ForwardKernel find_typed(const Configuration& c, bool unrolled, bool wide) {
         }
     }
     if (!unrolled || wide) return nullptr;
+    if (c.kernel == kStream) {
+        const bool tiled = c.tile_columns > 0;
+        if (c.resident != 512) return nullptr;
+        if (c.bytes == 16) return tiled ? nullptr : stream_kernel<V, O, 1, FAST, 512, false>;
+        if constexpr (kElement >= 2) {
+            if (c.bytes == 32) return tiled ? stream_kernel<V, O, 2, FAST, 512, true> : stream_kernel<V, O, 2, FAST, 512, false>;
+        }
+        return nullptr;
+    }
     const bool ring = c.kernel == kRing;
     if (c.resident != 640) return nullptr;
     switch (c.bytes) {

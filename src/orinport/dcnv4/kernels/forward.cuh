@@ -120,20 +120,18 @@ __global__ void __launch_bounds__(kDirectThreads) direct_kernel(const Params p, 
     const Grid grid(p);
     const u32 taps = TAPS ? TAPS : p.kernel_h * p.kernel_w - (p.remove_center ? 1 : 0);
     const u32 first_number = 3u * taps * divide(channel, d.channels);
-    const long long value_bytes = static_cast<long long>(p.height) * p.width * p.value_stride * V::kBytes;
-    const long long offset_bytes = static_cast<long long>(queries) * p.offset_stride * O::kBytes;
-    const long long output_bytes = static_cast<long long>(queries) * d.lanes.value * BYTES;
-    const Image image{static_cast<const char*>(p.value) + value_bytes * n, channel * V::kBytes, p.height, p.width,
+    const Image image{static_cast<const char*>(p.value) + d.value_image * n, channel * V::kBytes, p.height, p.width,
                       p.value_stride * V::kBytes, centre_x(p, static_cast<int>(query - row * d.columns.value)),
                       centre_y(p, static_cast<int>(row))};
-    const char* numbers = static_cast<const char*>(p.offset_mask) + offset_bytes * n;
+    const char* numbers = static_cast<const char*>(p.offset_mask) + d.offset_image * n;
     if constexpr (WIDE) {
         numbers += (static_cast<long long>(query) * p.offset_stride + first_number) * O::kBytes;
     } else {
         numbers += (query * static_cast<u32>(p.offset_stride) + first_number) * O::kBytes;
     }
-    char* output = static_cast<char*>(p.output) + output_bytes * n;
+    char* output = static_cast<char*>(p.output) + d.output_image * n;
 
+    wait_for_previous();
     S sums;
     sums.clear();
     if constexpr (TAPS == 9 && SPLIT == 1) {
@@ -189,6 +187,7 @@ __global__ void __launch_bounds__(kDirectThreads) direct_kernel(const Params p, 
             add_direct<V, BYTES, FAST, WIDE>(image, x, y, modulation, sums, 0);
         });
     }
+    let_next_start();
     if constexpr (SPLIT == 1) {
         if (own_item != item) return;
         if constexpr (V::kBytes == 1) {
@@ -251,15 +250,15 @@ struct Gather {
         for (int c = 0; c < CHUNKS; ++c) chunk_byte[c] = (lane * CHUNKS + ((c + turn) & (CHUNKS - 1))) * 16;
     }
 
-    /// Add a sample whose upper and lower left corners lie at these bytes of shared memory.
-    __device__ __forceinline__ void add(S& sums, const typename S::Weights& weights, int upper, int lower) const {
-        const char* shared = reinterpret_cast<const char*>(shared_memory);
+    /// Add a sample: the chunks of this thread that come first, of the upper and the lower left corner in shared memory.
+    __device__ __forceinline__ void add(S& sums, const typename S::Weights& weights, const char* upper, const char* lower) const {
 #pragma unroll
         for (int c = 0; c < CHUNKS; ++c) {
-            const uint4 v00 = *reinterpret_cast<const uint4*>(shared + upper + chunk_byte[c]);
-            const uint4 v01 = *reinterpret_cast<const uint4*>(shared + upper + chunk_byte[c] + kSlabBytes);
-            const uint4 v10 = *reinterpret_cast<const uint4*>(shared + lower + chunk_byte[c]);
-            const uint4 v11 = *reinterpret_cast<const uint4*>(shared + lower + chunk_byte[c] + kSlabBytes);
+            const int other = c ? chunk_byte[c] - chunk_byte[0] : 0;
+            const uint4 v00 = *reinterpret_cast<const uint4*>(upper + other);
+            const uint4 v01 = *reinterpret_cast<const uint4*>(upper + other + kSlabBytes);
+            const uint4 v10 = *reinterpret_cast<const uint4*>(lower + other);
+            const uint4 v11 = *reinterpret_cast<const uint4*>(lower + other + kSlabBytes);
             const u32 w00[4] = {v00.x, v00.y, v00.z, v00.w}, w01[4] = {v01.x, v01.y, v01.z, v01.w};
             const u32 w10[4] = {v10.x, v10.y, v10.z, v10.w}, w11[4] = {v11.x, v11.y, v11.z, v11.w};
             sums.add(weights, w00, w01, w10, w11, c * kPerChunk, kPerChunk);
@@ -338,6 +337,7 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) whole_kernel(c
     const int channels = p.groups * p.group_channels;
     const long long image_bytes = static_cast<long long>(p.height) * p.width * p.value_stride * V::kBytes;
     const int buffer_slots = slots * d.images;
+    const int row_bytes = pitch * kSlabBytes, zeros_byte = (p.height + 1) * row_bytes;
     const int warp_start = static_cast<int>(threadIdx.x & ~31u);
 
     const auto stage_unit = [&](u32 unit, int buffer) {
@@ -353,10 +353,11 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) whole_kernel(c
 
     // What a thread needs of a unit. Without channels, or behind the last task, it works on query 0 and stores nothing.
     struct Unit {
-        int slab_byte, tasks, group_number;
+        int slab_byte, tasks;
         bool has_channels;
         long long first_query;
-        const char* offsets;
+        const char* pieces;  // that holds the group's first number of query 0
+        u32 shift;           // of that number in the piece
     };
     const auto unit_of = [&](u32 number) {
         Unit unit;
@@ -366,23 +367,26 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) whole_kernel(c
         unit.tasks = min(d.images, p.batch - first_image) * static_cast<int>(queries) * G::kLanes;
         const int channel = (unit.slab_byte + gather.lane * CHUNKS * 16) / V::kBytes;
         unit.has_channels = channel < channels;
-        unit.group_number = unit.has_channels ? 27 * static_cast<int>(divide(channel, d.channels)) : 0;
+        const int group_number = unit.has_channels ? 27 * static_cast<int>(divide(channel, d.channels)) : 0;
         unit.first_query = static_cast<long long>(queries) * first_image;
-        unit.offsets = static_cast<const char*>(p.offset_mask) + unit.first_query * p.offset_stride * O::kBytes;
+        const char* numbers = static_cast<const char*>(p.offset_mask) +
+                              (unit.first_query * p.offset_stride + group_number) * O::kBytes;
+        unit.shift = NineTaps<O>::shift_of(numbers);
+        unit.pieces = numbers - unit.shift;
         return unit;
     };
     const auto query_of = [&](const Unit& unit, int start) {
         const int task = start + static_cast<int>(threadIdx.x & 31u);
         return unit.has_channels && task < unit.tasks ? static_cast<u32>(task) / G::kLanes : 0u;
     };
-    const auto numbers_of = [&](const Unit& unit, u32 query) {
-        return unit.offsets + (query * static_cast<u32>(p.offset_stride) + unit.group_number) * O::kBytes;
-    };
-
     NineTaps<O> next;
+    const auto load_next = [&](const Unit& unit, int start) {
+        next.load(unit.pieces + query_of(unit, start) * static_cast<u32>(p.offset_stride * O::kBytes), unit.shift);
+    };
     u32 number = blockIdx.x;
     Unit unit = unit_of(number);
-    next.load(numbers_of(unit, query_of(unit, warp_start)));
+    wait_for_previous();
+    load_next(unit, warp_start);
     stage_unit(number, 0);
     copy_async_wait();
     __syncthreads();
@@ -392,12 +396,15 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) whole_kernel(c
         if (more && d.buffers == 2) stage_unit(next_number, buffer ^ 1);
         const int buffer_byte = buffer * buffer_slots * kSlabBytes;
         char* output = static_cast<char*>(p.output) + unit.first_query * channels * V::kBytes + unit.slab_byte;
-        for (int start = warp_start; start < unit.tasks; start += static_cast<int>(blockDim.x)) {
+        // All warps take the same number of turns: so compiled, the loop needs fewer registers.
+        for (int turn = 0; turn < unit.tasks; turn += static_cast<int>(blockDim.x)) {
+            const int start = turn + warp_start;
+            if (start >= unit.tasks) continue;
             const u32 query = query_of(unit, start);
             const bool active = unit.has_channels && start + static_cast<int>(threadIdx.x & 31u) < unit.tasks;
             const bool last = start + static_cast<int>(blockDim.x) >= unit.tasks;
             u32 pixel = query;
-            int base = buffer_byte;
+            const char* base = reinterpret_cast<const char*>(shared_memory) + buffer_byte + gather.chunk_byte[0];
             if (d.images > 1) {
                 const u32 image = divide(query, d.queries);
                 pixel -= image * queries;
@@ -407,25 +414,25 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) whole_kernel(c
             const int x0 = centre_x(p, static_cast<int>(pixel - row * d.columns.value)) + 1;
             const int y0 = centre_y(p, static_cast<int>(row)) + 1;
             NineTaps<O> nine = next;
-            nine.align(numbers_of(unit, 0));
-            if (kAhead && !last) next.load(numbers_of(unit, query_of(unit, start + static_cast<int>(blockDim.x))));
+            nine.align(unit.shift);
+            if (kAhead && !last) load_next(unit, start + static_cast<int>(blockDim.x));
             typename G::S sums;
             sums.clear();
 #pragma unroll
             for (int k = 0; k < 9; ++k) {
                 const Place px = locate(grid.x(k / 3, nine.dx(k)), x0), py = locate(grid.y(k % 3, nine.dy(k)), y0);
                 const bool inside = px.index <= static_cast<u32>(p.width) && py.index <= static_cast<u32>(p.height);
-                const u32 slot = inside ? py.index * pitch + px.index : static_cast<u32>((p.height + 1) * pitch);
-                const int upper = base + static_cast<int>(slot) * kSlabBytes;
-                gather.add(sums, G::S::weigh(nine.modulation(k), px.fraction, py.fraction), upper, upper + pitch * kSlabBytes);
+                const char* corner = base + static_cast<int>(px.index << 7) + static_cast<int>(py.index * row_bytes);
+                const char* upper = inside ? corner : base + zeros_byte;
+                gather.add(sums, G::S::weigh(nine.modulation(k), px.fraction, py.fraction), upper, upper + row_bytes);
             }
-            if (!kAhead && !last) next.load(numbers_of(unit, query_of(unit, start + static_cast<int>(blockDim.x))));
+            if (!kAhead && !last) load_next(unit, start + static_cast<int>(blockDim.x));
             if (active) gather.store(sums, output + query * static_cast<u32>(channels * V::kBytes), p.output_scale);
         }
         if (!more) break;
         number = next_number;
         unit = unit_of(number);
-        next.load(numbers_of(unit, query_of(unit, warp_start)));
+        load_next(unit, warp_start);
         if (d.buffers == 1) {
             __syncthreads();
             stage_unit(number, 0);
@@ -455,7 +462,7 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) ring_kernel(co
     const bool has_channels = channel < channels;
     const int group_number = has_channels ? 27 * static_cast<int>(divide(channel, d.channels)) : 0;
     const int pitch = static_cast<int>(d.pitch.value), ring_rows = d.ring_rows;
-    const int ring = ring_rows * pitch;
+    const int ring = ring_rows * pitch, row_bytes = pitch * kSlabBytes;
     const long long first_query = static_cast<long long>(p.out_height) * p.out_width * image;
     const char* value = static_cast<const char*>(p.value) +
                         static_cast<long long>(p.height) * p.width * image * p.value_stride * V::kBytes;
@@ -495,6 +502,7 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) ring_kernel(co
         return offsets + (query * static_cast<u32>(p.offset_stride) + group_number) * O::kBytes;
     };
 
+    wait_for_previous();
     NineTaps<O> next;
     next.load(numbers_of(query_of(row0, min(row0 + d.step_rows, row1), warp_start)));
     // Two pixels of zeros behind the ring stand for everything outside of the image.
@@ -542,8 +550,10 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) ring_kernel(co
                 slot0 = min(slot0, slot0 - static_cast<u32>(ring_rows));
                 u32 slot1 = slot0 + 1u;
                 slot1 = slot1 == static_cast<u32>(ring_rows) ? 0u : slot1;
-                const int upper = staged ? static_cast<int>((slot0 * pitch + px.index) * kSlabBytes) : ring * kSlabBytes;
-                const int lower = staged ? static_cast<int>((slot1 * pitch + px.index) * kSlabBytes) : ring * kSlabBytes;
+                const char* first = reinterpret_cast<const char*>(shared_memory) + gather.chunk_byte[0];
+                const char* column = first + static_cast<int>(px.index << 7);
+                const char* upper = staged ? column + static_cast<int>(slot0 * row_bytes) : first + ring * kSlabBytes;
+                const char* lower = staged ? column + static_cast<int>(slot1 * row_bytes) : first + ring * kSlabBytes;
                 gather.add(sums, G::S::weigh(nine.modulation(k), px.fraction, py.fraction), upper, lower);
             }
             const u32 query = static_cast<u32>(oy * p.out_width + ox);
@@ -576,6 +586,229 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) ring_kernel(co
         copy_async_wait();
         __syncthreads();
     }
+}
+
+/// Rows of value stream through a ring in shared memory: the images of a batch lie below each other, with a row of zeros
+/// above each and below the last one. The last warp of a block copies rows, each announced by a barrier of its own
+/// (`full`); the other warps compute, 32 / kLanes pixels a turn, and go on without waiting for each other. They give rows
+/// back in groups of d.step_rows, each of which has a barrier that the copying warp waits for (`empty`).
+///
+/// A sample outside of the window of d.halo rows around its taps is read from global memory. Grid: slabs * column tiles *
+/// runs of d.tile_rows rows of output. 3x3 kernels with offset_scale >= 0.
+/// CHUNKS: 16-byte pieces of a thread. RESIDENT: threads of a multiprocessor, which sets the registers of one. TILED: not
+/// all columns are staged.
+template <class V, class O, int CHUNKS, bool FAST, int RESIDENT, bool TILED>
+__global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) stream_kernel(const Params p, const Division d) {
+    using G = Gather<V, CHUNKS, FAST>;
+    constexpr bool kAhead = O::kBytes == 2;  // registers for the offsets of two pixels
+    constexpr int kQueries = 32 / G::kLanes;  // of a warp
+    constexpr int kGroups = 16;               // barriers of rows that are given back
+    const G gather;
+    const Grid grid(p);
+    const u32 tile = divide(blockIdx.x, d.slabs);
+    const int slab_byte = static_cast<int>(blockIdx.x - tile * d.slabs.value) * kSlabBytes;
+    const int run = static_cast<int>(divide(tile, d.column_tiles));
+    const int column0 = (static_cast<int>(tile) - run * static_cast<int>(d.column_tiles.value)) * d.tile_columns;
+    const int columns = min(d.tile_columns, p.out_width - column0);
+    const int row0 = run * d.tile_rows, row1 = min(row0 + d.tile_rows, p.batch * p.out_height);
+    const int channels = p.groups * p.group_channels;
+    const int pitch = static_cast<int>(d.pitch.value), ring_rows = d.ring_rows;
+    const int zeros_byte = (ring_rows + 1) * pitch * kSlabBytes;
+    const SharedAddress empty =
+        opaque(shared_address(reinterpret_cast<char*>(shared_memory) + zeros_byte + (pitch + 2) * kSlabBytes));
+    const SharedAddress full = empty + 8 * kGroups;
+    const char* const value = static_cast<const char*>(p.value);
+    const int pixel_bytes = p.value_stride * V::kBytes;
+
+    const int staged_column = TILED ? max(-1, centre_x(p, column0) + static_cast<int>(floorf(grid.left)) - d.halo) : -1;
+    const int above = static_cast<int>(floorf(grid.top)) - d.halo;
+    const int below = static_cast<int>(floorf(grid.y(2, 0.0f))) + 1 + d.halo;
+
+    // What an output row, counted through all images, needs: rows `top` to `bottom` of its image, -1 and H being zeros.
+    struct Window {
+        int image, centre, top, bottom;
+    };
+    const auto window_of = [&](int row) {
+        Window w;
+        w.image = static_cast<int>(divide(static_cast<u32>(row), d.queries));
+        w.centre = centre_y(p, row - w.image * p.out_height);
+        w.top = min(max(w.centre + above, -1), p.height);
+        w.bottom = max(min(w.centre + below, p.height), -1);
+        return w;
+    };
+    // Rows of the stream are counted from the first one that the block needs.
+    const auto streamed = [&](const Window& w, int y) { return w.image * (p.height + 1) + y; };
+    const Window first_window = window_of(row0), last_window = window_of(row1 - 1);
+    const int origin = streamed(first_window, first_window.top);
+    const int end = streamed(last_window, last_window.bottom) + 1 - origin;
+
+    const int lane = static_cast<int>(threadIdx.x & 31u), warp = static_cast<int>(threadIdx.x >> 5);
+    const int workers = static_cast<int>(blockDim.x >> 5) - 1;
+    const auto stage_row = [&](int number) {
+        const int chunk_byte = (lane & 7) * 16;
+        const int line = origin + number + 1;
+        const int image = static_cast<int>(divide(static_cast<u32>(line), d.slots));
+        const int y = line - image * (p.height + 1) - 1;
+        const bool has_row = y >= 0 && slab_byte + chunk_byte < channels * V::kBytes;
+        const int slot = number - static_cast<int>(divide(static_cast<u32>(number), d.lanes)) * ring_rows;
+        char* to = reinterpret_cast<char*>(shared_memory) + slot * pitch * kSlabBytes + chunk_byte;
+        const char* from = value + (static_cast<long long>(image) * p.height + y) * p.width * pixel_bytes + slab_byte + chunk_byte;
+        for (int x = lane >> 3; x < pitch; x += 4) {
+            const int column = staged_column + x;
+            const bool valid = has_row && static_cast<u32>(column) < static_cast<u32>(p.width);
+            const char* source = valid ? from + column * pixel_bytes : value;
+            copy_async(to + x * kSlabBytes, source, valid);
+            // The first row lies behind the last one as well, so that the row below is always a pitch away.
+            if (slot == 0) copy_async(to + (ring_rows * pitch + x) * kSlabBytes, source, valid);
+        }
+    };
+
+    const int channel = (slab_byte + gather.lane * CHUNKS * 16) / V::kBytes;
+    const bool has_channels = channel < channels;
+    const int group_number = has_channels ? 27 * static_cast<int>(divide(static_cast<u32>(channel), d.channels)) : 0;
+    const u32 shift = NineTaps<O>::shift_of(static_cast<const char*>(p.offset_mask) + group_number * O::kBytes);
+    const char* const pieces = static_cast<const char*>(p.offset_mask) + (group_number * O::kBytes - static_cast<int>(shift));
+    struct Task {
+        int row, column;
+        bool active;
+    };
+    // Threads without work take the nearest pixel that has some, and store nothing.
+    const auto task_of = [&](int index) {
+        const int r = static_cast<int>(divide(static_cast<u32>(index), d.columns));
+        const int c = index - r * d.tile_columns;
+        Task task;
+        task.active = has_channels && c < columns && row0 + r < row1;
+        task.row = min(row0 + r, row1 - 1);
+        task.column = column0 + min(c, columns - 1);
+        return task;
+    };
+    const auto query_of = [&](const Task& task) { return static_cast<u32>(task.row) * p.out_width + task.column; };
+    const auto pieces_of = [&](u32 query) {
+        return pieces + static_cast<unsigned long long>(query) * static_cast<u32>(p.offset_stride * O::kBytes);
+    };
+
+    const int total = (row1 - row0) * d.tile_columns;  // pixels
+    const int turn = workers * kQueries;
+    int index = warp * kQueries + lane / G::kLanes;
+    Task task = task_of(index);
+    wait_for_previous();
+    NineTaps<O> next;
+    next.load(pieces_of(query_of(task)), shift);
+
+    // All warps copy what the first turn needs.
+    const Window turn_window = window_of(min(row0 + (turn - 1) / d.tile_columns, row1 - 1));
+    int have = min(streamed(turn_window, turn_window.bottom) - origin, ring_rows - 1);
+    for (int number = warp; number <= have; number += workers + 1) stage_row(number);
+    for (int i = threadIdx.x; i < (pitch + 2) * 8; i += blockDim.x) {
+        reinterpret_cast<uint4*>(reinterpret_cast<char*>(shared_memory) + zeros_byte)[i] = make_uint4(0, 0, 0, 0);
+    }
+    for (int i = threadIdx.x; i < ring_rows; i += blockDim.x) barrier_init(full + i * 8, 32);
+    for (int i = threadIdx.x; i < kGroups; i += blockDim.x) barrier_init(empty + i * 8, workers * 32);
+    copy_async_wait();
+    __syncthreads();
+
+    if (warp == workers) {
+        for (int number = 0; number <= have; ++number) barrier_arrive(full + number * 8);
+        int taken = 0, slot = have + 1 == ring_rows ? 0 : have + 1;
+        for (int number = have + 1; number < end; ++number) {
+            for (; number - ring_rows >= taken * d.step_rows; ++taken) {
+                barrier_wait(empty + (taken % kGroups) * 8, taken / kGroups & 1u);
+            }
+            stage_row(number);
+            copy_async_arrive(full + slot * 8);
+            slot = slot + 1 == ring_rows ? 0 : slot + 1;
+        }
+        copy_async_wait();
+        return;
+    }
+
+    // The next group of rows to give back ends at `returned`; the copying warp asks for those that end before `asked`.
+    const int asked = end > ring_rows ? ((end - 1 - ring_rows) / d.step_rows + 1) * d.step_rows : 0;
+    int returned = d.step_rows;
+    u32 name = 0;
+    // Give back the rows before `first` and wait for row `last`, by no more than half a ring at a time.
+    const auto reach = [&](int first, int last) {
+        for (;;) {
+            const int unused = min(min(first, have + 1), asked);
+            for (; returned <= unused; returned += d.step_rows) {
+                barrier_arrive(empty + name * 8);
+                name = (name + 1) % kGroups;
+            }
+            if (have >= last) break;
+            have = min(last, have + (ring_rows >> 1));
+            const u32 phase = divide(static_cast<u32>(have), d.lanes);
+            barrier_wait(full + (have - static_cast<int>(phase) * ring_rows) * 8, phase & 1u);
+        }
+    };
+    // A row or column that lies outside of what is staged counts as staged if everything beyond is outside of the image.
+    constexpr int kBeyond = 1 << 29;
+    const u32 x_shift = staged_column == -1 ? kBeyond : 0;
+    const u32 x_limit = x_shift + pitch - 1 + (staged_column + pitch > p.width ? kBeyond : 0);
+    const int row_bytes = pitch * kSlabBytes;
+    const char* const chunks = reinterpret_cast<const char*>(shared_memory) + gather.chunk_byte[0];
+
+    for (int start = warp * kQueries; start < total; start += turn) {
+        const Window w = window_of(task.row);
+        const int first = streamed(w, w.top) - origin;
+        reach(__shfl_sync(0xffffffffu, first, 0), __shfl_sync(0xffffffffu, streamed(w, w.bottom) - origin, 31));
+        const bool active = task.active;
+        const bool more = start + turn < total;
+        const u32 query = query_of(task);
+        const int x0 = centre_x(p, task.column), y0 = w.centre;
+        NineTaps<O> nine = next;
+        nine.align(shift);
+        if (more) task = task_of(index += turn);
+        if (kAhead && more) next.load(pieces_of(query_of(task)), shift);
+        const u32 window_slot = static_cast<u32>(first) - divide(static_cast<u32>(first), d.lanes) * ring_rows;
+        const u32 window_rows = static_cast<u32>(w.bottom - w.top);
+        const u32 y_shift = w.top == -1 ? kBeyond : 0;
+        const u32 y_limit = y_shift + window_rows + (w.bottom == p.height ? kBeyond : 0);
+        typename G::S sums;
+        sums.clear();
+        bool complete = true;
+#pragma unroll
+        for (int k = 0; k < 9; ++k) {
+            const Place px = locate(grid.x(k / 3, nine.dx(k)), x0 - staged_column);
+            const Place py = locate(grid.y(k % 3, nine.dy(k)), y0 - w.top);
+            const bool staged = px.index < static_cast<u32>(pitch - 1) && py.index < window_rows;
+            complete = complete && py.index + y_shift < y_limit;
+            if (TILED) complete = complete && px.index + x_shift < x_limit;
+            u32 slot = window_slot + py.index;
+            slot = min(slot, slot - static_cast<u32>(ring_rows));
+            const char* corner = chunks + static_cast<int>(px.index << 7) + static_cast<int>(slot * row_bytes);
+            const char* upper = staged ? corner : chunks + zeros_byte;
+            gather.add(sums, G::S::weigh(nine.modulation(k), px.fraction, py.fraction), upper, upper + row_bytes);
+        }
+        if (!complete && active) {
+            // Some samples lie outside of the window, but perhaps inside of the image.
+            const char* numbers = pieces_of(query) + shift;
+            const char* image = value + static_cast<long long>(w.image) * p.height * p.width * pixel_bytes;
+            for (int k = 0; k < 9; ++k) {
+                const char* offset = numbers + 2 * k * O::kBytes;
+                const float dx = load_number<O>(offset), dy = load_number<O>(offset + O::kBytes);
+                const float x = fmaf(grid.scale, dx, fmaf(static_cast<float>(k / 3), grid.step_x, grid.left));
+                const float y = fmaf(grid.scale, dy, fmaf(static_cast<float>(k % 3), grid.step_y, grid.top));
+                const Place px = locate(x, x0 + 1), py = locate(y, y0 + 1);
+                if (px.index > static_cast<u32>(p.width) || py.index > static_cast<u32>(p.height)) continue;
+                const u32 column = px.index - static_cast<u32>(staged_column + 1), row = py.index - static_cast<u32>(w.top + 1);
+                if (column < static_cast<u32>(pitch - 1) && row < window_rows) continue;
+                const float modulation = load_number<O>(numbers + (18 + k) * O::kBytes);
+#pragma unroll
+                for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+                    const Image pixels{image, static_cast<u32>(slab_byte + gather.chunk_byte[chunk]), p.height, p.width,
+                                       pixel_bytes, x0, y0};
+                    add_direct<V, 16, FAST, false>(pixels, x, y, modulation, sums, chunk * G::kPerChunk);
+                }
+            }
+        }
+        if (!kAhead && more) next.load(pieces_of(query_of(task)), shift);
+        if (active) {
+            char* output = static_cast<char*>(p.output) + slab_byte;
+            gather.store(sums, output + static_cast<unsigned long long>(query) * static_cast<u32>(channels * V::kBytes), p.output_scale);
+        }
+    }
+    let_next_start();
+    reach(end, end - 1);
 }
 
 }  // namespace dcnv4

@@ -47,10 +47,56 @@ __device__ __forceinline__ void copy_async(void* shared, const void* global, boo
     const int bytes = valid ? 16 : 0;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global), "r"(bytes) : "memory");
 }
+/// The address in shared memory by which barriers are called.
+using SharedAddress = u32;
+__device__ __forceinline__ SharedAddress shared_address(void* shared) {
+    return static_cast<u32>(__cvta_generic_to_shared(shared));
+}
+/// A barrier in shared memory that `count` arrivals complete; its phases have parity 0, 1, 0, ...
+__device__ __forceinline__ void barrier_init(SharedAddress address, u32 count) {
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(address), "r"(count) : "memory");
+}
+__device__ __forceinline__ void barrier_arrive(SharedAddress address) {
+    asm volatile("{.reg .b64 state; mbarrier.arrive.shared.b64 state, [%0];}" ::"r"(address) : "memory");
+}
+/// Arrive as soon as all copies that this thread has started are complete.
+__device__ __forceinline__ void copy_async_arrive(SharedAddress address) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(address) : "memory");
+}
+/// Wait until the phase with this parity is complete.
+__device__ __forceinline__ void barrier_wait(SharedAddress address, u32 parity) {
+    u32 complete = 0;
+    while (!complete) {
+#if __CUDA_ARCH__ >= 900
+        asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
+                     : "=r"(complete)
+                     : "r"(address), "r"(parity)
+                     : "memory");
+#else
+        asm volatile("{.reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
+                     : "=r"(complete)
+                     : "r"(address), "r"(parity)
+                     : "memory");
+#endif
+    }
+}
 /// A number that the compiler cannot see through.
 __device__ __forceinline__ u32 opaque(u32 number) {
     asm volatile("" : "+r"(number));
     return number;
+}
+/// The next kernel of the stream may be launched beside this one if it says that it waits.
+__device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+/// Wait until the previous kernel of the stream is complete, in a launch that may overlap it. Loads come after this by
+/// being volatile: the compiler keeps their order.
+__device__ __forceinline__ void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 __device__ __forceinline__ void copy_async_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 #endif
@@ -109,31 +155,15 @@ struct Vector {
     u32 words[kWords];
 };
 
+#ifdef ORINPORT_EMULATE
 template <int BYTES>
-__device__ __forceinline__ Vector<BYTES> load_global(const char* from) {
-    Vector<BYTES> result;
-    if constexpr (BYTES >= 16) {
-#pragma unroll
-        for (int i = 0; i < BYTES / 16; ++i) {
-            const uint4 part = __ldg(reinterpret_cast<const uint4*>(from) + i);
-            result.words[4 * i] = part.x;
-            result.words[4 * i + 1] = part.y;
-            result.words[4 * i + 2] = part.z;
-            result.words[4 * i + 3] = part.w;
-        }
-    } else if constexpr (BYTES == 8) {
-        const uint2 part = __ldg(reinterpret_cast<const uint2*>(from));
-        result.words[0] = part.x;
-        result.words[1] = part.y;
-    } else if constexpr (BYTES == 4) {
-        result.words[0] = __ldg(reinterpret_cast<const u32*>(from));
-    } else if constexpr (BYTES == 2) {
-        result.words[0] = __ldg(reinterpret_cast<const unsigned short*>(from));
-    } else {
-        result.words[0] = __ldg(reinterpret_cast<const unsigned char*>(from));
-    }
+Vector<BYTES> load_global(const char* from) {
+    if (reinterpret_cast<uintptr_t>(from) % (BYTES < 16 ? BYTES : 16)) std::abort();  // a GPU would fault
+    Vector<BYTES> result{};
+    std::memcpy(&result, from, BYTES);
     return result;
 }
+#endif
 
 /// `valid ? *from : 0`. The reads of several calls stay in their order and ahead of what uses them.
 template <int BYTES>
@@ -165,9 +195,17 @@ __device__ __forceinline__ Vector<BYTES> load_if(const char* from, bool valid) {
                      : "=&r"(result.words[0])
                      : "l"(from), "r"(static_cast<u32>(valid))
                 : "memory");
+    } else if constexpr (BYTES == 2) {
+        asm volatile(
+            "{.reg .pred p; .reg .b16 h; setp.ne.u32 p, %2, 0; mov.b16 h, 0; @p ld.global.u16 h, [%1]; cvt.u32.u16 %0, h;}"
+            : "=r"(result.words[0])
+            : "l"(from), "r"(static_cast<u32>(valid))
+            : "memory");
     } else {
-        result.words[0] = 0u;
-        if (valid) result = load_global<BYTES>(from);
+        asm volatile("{.reg .pred p; setp.ne.u32 p, %2, 0; mov.u32 %0, 0; @p ld.global.u8 %0, [%1];}"
+                     : "=r"(result.words[0])
+                     : "l"(from), "r"(static_cast<u32>(valid))
+                     : "memory");
     }
 #endif
     return result;
@@ -324,6 +362,17 @@ struct Sums<F16, BYTES, true> {
     }
 };
 
+/// Eight bytes; not before what is volatile and stands above.
+__device__ __forceinline__ void load_piece(const char* from, u32& first, u32& second) {
+#ifdef ORINPORT_EMULATE
+    const Vector<8> piece = load_global<8>(from);
+    first = piece.words[0];
+    second = piece.words[1];
+#else
+    asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(first), "=r"(second) : "l"(from));
+#endif
+}
+
 /// The 27 numbers of one group of a 3x3 kernel, fetched in pieces of 8 bytes; rows start at multiples of 8 bytes.
 template <class O>
 struct NineTaps {
@@ -331,24 +380,25 @@ struct NineTaps {
     static constexpr int kPieces = kPairs ? 8 : 14;
     u32 words[2 * kPieces];
 
+    /// Bytes from the piece that holds the first number to that number.
+    static __device__ __forceinline__ u32 shift_of(const char* from) {
+        return static_cast<u32>(reinterpret_cast<unsigned long long>(from)) & 7u;
+    }
     /// `from` points to the first number. A piece is read only if it holds a number of the group.
-    __device__ __forceinline__ void load(const char* from) {
-        const u32 shift = static_cast<u32>(reinterpret_cast<unsigned long long>(from)) & 7u;
-        const uint2* pieces = reinterpret_cast<const uint2*>(from - shift);
+    __device__ __forceinline__ void load(const char* from) { load(from - shift_of(from), shift_of(from)); }
+    __device__ __forceinline__ void load(const char* first_piece, u32 shift) {
 #pragma unroll
         for (int i = 0; i < kPieces; ++i) {
             if (kPairs && i == 7 && shift < 4u) {
                 words[14] = words[15] = 0u;
                 continue;
             }
-            const uint2 piece = __ldg(pieces + i);
-            words[2 * i] = piece.x;
-            words[2 * i + 1] = piece.y;
+            load_piece(first_piece + 8 * i, words[2 * i], words[2 * i + 1]);
         }
     }
     /// Undo the misalignment of the group that starts at `from`.
-    __device__ __forceinline__ void align(const char* from) {
-        const u32 shift = static_cast<u32>(reinterpret_cast<unsigned long long>(from)) & 7u;
+    __device__ __forceinline__ void align(const char* from) { align(shift_of(from)); }
+    __device__ __forceinline__ void align(u32 shift) {
         const bool odd_word = shift & 4u;
 #pragma unroll
         for (int i = 0; i + 1 < 2 * kPieces; ++i) words[i] = odd_word ? words[i + 1] : words[i];

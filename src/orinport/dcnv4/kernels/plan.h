@@ -13,7 +13,7 @@ namespace dcnv4 {
 
 constexpr int kHopperSharedBytes = 232448;  // of a block on sm_90; earlier architectures have less
 
-enum Kernel : int { kDirect = 0, kWhole = 1, kRing = 2 };
+enum Kernel : int { kDirect = 0, kWhole = 1, kRing = 2, kStream = 3 };
 
 /// One way to compute: a kernel with its compile-time and launch parameters. An extent of 0 means all of it.
 struct Configuration {
@@ -23,11 +23,11 @@ struct Configuration {
     int threads;       // of a block
     int images;        // whole: images of a unit
     int buffers;       // whole: 2 stages the next unit while one is computed
-    int tile_columns;  // ring: output pixels of a block
+    int tile_columns;  // ring, stream: output pixels of a block
     int tile_rows;
     int step_rows;     // ring: output rows between two loads
-    int halo;          // ring: rows and columns staged beyond the undisturbed samples
-    int resident;      // tile: threads of a multiprocessor for which registers are allotted; 640
+    int halo;          // ring, stream: rows and columns staged beyond the undisturbed samples
+    int resident;      // tile: threads of a multiprocessor for which registers are allotted
 };
 
 /// The device, as far as launches depend on it.
@@ -87,11 +87,18 @@ constexpr Configuration kConfigurations[] = {
     {kRing, 16, 1, 320, 1, 1, 20, 16, 16, 3, 640},  //
     {kWhole, 64, 1, 160, 1, 1, 0, 0, 0, 0, 640},  // fp32
     {kWhole, 64, 1, 160, 2, 1, 0, 0, 0, 0, 640},  //
+    {kStream, 32, 1, 512, 1, 1, 0, 0, 0, 4, 512},  // many images
+    {kStream, 32, 1, 512, 1, 1, 40, 0, 0, 4, 512},  // large images
+    {kStream, 32, 1, 512, 1, 1, 20, 0, 0, 4, 512},  //
+    {kStream, 16, 1, 512, 1, 1, 0, 0, 0, 4, 512},  // groups of 8, 24, ... channels, and int8
+    {kStream, 32, 1, 448, 1, 1, 0, 0, 0, 4, 512},  // before sm_90
 };
 // What choose() falls back to, as ids.
 constexpr int kScalarId = 1, kNarrowId = 2, kPlainId = 4, kSplitId = 6;
 constexpr double kDirectScore = 0.4;          // a tile has to promise more than this
 constexpr int64_t kTileThreshold = 2048;      // 16-byte lanes of a multiprocessor from which tiles pay
+constexpr int kRingRows = 40;                 // of a stream, at most
+constexpr int kStreamBytes = 256 + 8 * (kRingRows + 16);  // two pixels and barriers
 constexpr int64_t kSplitThreshold = 512;      // below which taps are divided over threads
 constexpr int kConfigurationCount = sizeof(kConfigurations) / sizeof(kConfigurations[0]);
 
@@ -100,26 +107,26 @@ struct Measured {
     int element_bytes, height, width, channels, batch, id;
 };
 constexpr Measured kMeasured[] = {
-    {2, 56, 56, 64, 64, 13},
-    {2, 28, 28, 128, 64, 8},
+    {2, 56, 56, 64, 64, 24},
+    {2, 28, 28, 128, 64, 24},
     {2, 14, 14, 256, 64, 12},
     {2, 7, 7, 512, 64, 10},
-    {2, 56, 56, 64, 1, 6},
+    {2, 56, 56, 64, 1, 5},
     {2, 28, 28, 128, 1, 7},
     {2, 14, 14, 256, 1, 7},
     {2, 7, 7, 512, 1, 7},
-    {2, 200, 320, 128, 1, 17},
-    {2, 200, 320, 256, 1, 16},
+    {2, 200, 320, 128, 1, 26},
+    {2, 200, 320, 256, 1, 25},
     {2, 100, 160, 128, 1, 17},
     {2, 100, 160, 256, 1, 17},
     {2, 50, 80, 128, 1, 4},
     {2, 50, 80, 256, 1, 4},
     {2, 25, 40, 128, 1, 6},
     {2, 25, 40, 256, 1, 4},
-    {4, 56, 56, 64, 64, 17},
-    {4, 28, 28, 128, 64, 8},
+    {4, 56, 56, 64, 64, 24},
+    {4, 28, 28, 128, 64, 24},
     {4, 14, 14, 256, 64, 9},
-    {4, 7, 7, 512, 64, 19},
+    {4, 7, 7, 512, 64, 10},
 };
 
 /// Whether vectors of `bytes` channels start at multiples of their size and lie within one group.
@@ -180,6 +187,9 @@ inline bool plan(const Params& p, int value, int offset, const Configuration& c,
         d.lanes = divisor(lanes);
         d.columns = divisor(p.out_width);
         d.queries = divisor(static_cast<unsigned>(queries));
+        d.value_image = int64_t{p.height} * p.width * p.value_stride * size;
+        d.offset_image = queries * p.offset_stride * bytes_of(offset);
+        d.output_image = queries * channels_of(p) * size;
         l.block_x = x;
         l.block_y = c.split;
         l.grid_x = static_cast<unsigned>(ceil_div(queries * lanes, x));
@@ -223,12 +233,56 @@ inline bool plan(const Params& p, int value, int offset, const Configuration& c,
     const int columns = c.tile_columns && c.tile_columns < p.out_width ? c.tile_columns : p.out_width;
     const int rows = c.tile_rows && c.tile_rows < p.out_height ? c.tile_rows : p.out_height;
     const int step = c.step_rows < rows ? c.step_rows : rows;
-    const auto span = [&](int pixels, int stride, int kernel, int dilation) {
+    const auto span = [&](int64_t pixels, int stride, int kernel, int dilation) {
         return static_cast<int64_t>(std::ceil((pixels - 1.0) * stride + double{p.offset_scale} * dilation * (kernel - 1))) +
                3 + 2 * c.halo;
     };
     int64_t pitch = span(columns, p.stride_w, p.kernel_w, p.dilation_w);
-    if (pitch > p.width + 2) pitch = p.width + 2;
+    if (pitch > p.width + 2 || (c.kernel == kStream && !c.tile_columns)) pitch = p.width + 2;
+    if (c.kernel == kStream) {
+        // Output rows are counted through all images, and so are staged ones, with a row of zeros between two images.
+        const int64_t all_rows = int64_t{p.batch} * p.out_height;
+        const int64_t tiles = ceil_div(p.out_width, columns) * slabs;
+        if (all_rows * p.out_width >= limit || int64_t{p.batch} * (p.height + 1) >= limit - 2) return false;
+        // Runs of rows, so that blocks fill the multiprocessors once or a few times.
+        const int64_t window = span(1, p.stride_h, p.kernel_h, p.dilation_h);
+        int64_t run = 0, least = 0;
+        for (int64_t waves = 1; waves <= 8; ++waves) {
+            const int64_t runs = std::min(all_rows, std::max(int64_t{1}, waves * limits.multiprocessors / tiles));
+            const int64_t rows = ceil_div(all_rows, runs);
+            const int64_t cost = ceil_div(tiles * ceil_div(all_rows, rows), limits.multiprocessors) * (8 * rows + window);
+            if (!least || cost < least) {
+                least = cost;
+                run = rows;
+            }
+        }
+        // How far the staged rows move on with an output row, at most; what a warp needs at once; what a block needs.
+        const int64_t advance = std::max(int64_t{p.stride_h}, p.height + 1 - (p.out_height - int64_t{1}) * p.stride_h);
+        const int64_t rows_at_once = ceil_div(32 * bytes / 128 - 1, columns) + 1;
+        const int64_t at_once = (rows_at_once - 1) * advance + window;
+        const int64_t needed = (run - 1) * advance + window;
+        const int64_t fits = (limits.shared_bytes - kStreamBytes) / (pitch * 128) - 2;
+        const int64_t ring = std::min(std::min(fits, needed), int64_t{kRingRows});
+        const int64_t group = ceil_div(std::max(ring, int64_t{1}), 13);  // of rows that are given back; there are 16 barriers
+        if (ring < std::min(needed, at_once + group)) return false;
+        if (ceil_div(all_rows, run) * tiles >= limit || run * columns >= limit - 65536) return false;
+        d.lanes = divisor(static_cast<unsigned>(ring));
+        d.pitch = divisor(static_cast<unsigned>(pitch));
+        d.columns = divisor(columns);
+        d.column_tiles = divisor(static_cast<unsigned>(ceil_div(p.out_width, columns)));
+        d.queries = divisor(p.out_height);
+        d.slots = divisor(p.height + 1);
+        d.tile_columns = columns;
+        d.tile_rows = static_cast<int>(run);
+        d.step_rows = static_cast<int>(group);
+        d.ring_rows = static_cast<int>(ring);
+        d.halo = c.halo;
+        l.grid_x = static_cast<unsigned>(ceil_div(all_rows, run) * tiles);
+        l.grid_y = 1;
+        l.shared_bytes = static_cast<int>((ring + 2) * pitch * 128) + kStreamBytes;
+        *launch = l;
+        return true;
+    }
     // The rows of one step, and those that the next one adds.
     const int steps_rows = 2 * step < rows ? 2 * step : rows;
     int64_t ring = span(steps_rows, p.stride_h, p.kernel_h, p.dilation_h);
@@ -257,6 +311,14 @@ inline bool plan(const Params& p, int value, int offset, const Configuration& c,
 inline double tile_score(const Params& p, int value, const Configuration& c, const Limits& limits, const Launch& l) {
     const Division& d = l.division;
     const int lanes = 128 / c.bytes;
+    if (c.kernel == kStream) {
+        const double tasks = double(d.tile_rows) * d.tile_columns * lanes;
+        const int workers = c.threads - 32;
+        const double waves = double(l.grid_x) / limits.multiprocessors;
+        const double staged = double(d.pitch.value) * (d.tile_rows + 2.0 + 2.0 * d.halo) / (double(d.tile_columns) * d.tile_rows);
+        return tasks / (std::ceil(tasks / workers) * workers) * waves / std::ceil(waves) * channels_of(p) * bytes_of(value) /
+               (d.slabs.value * 128.0) / (1.0 + 0.06 * (staged - 1.0)) * std::min(1.0, 0.4 + workers / 850.0);
+    }
     const double tasks = double(c.kernel == kWhole ? d.tile_rows : d.step_rows) * d.tile_columns * d.images * lanes;
     const double rounds = std::ceil(tasks / c.threads);
     const int blocks = resident_blocks(c, l.shared_bytes, limits);

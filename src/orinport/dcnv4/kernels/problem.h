@@ -57,6 +57,7 @@ struct Division {
     int buffers;                  // whole image: 2 if the next unit is staged while one is computed
     unsigned units;               // whole image: slabs * groups of images
     int zero;                     // 0
+    long long value_image, offset_image, output_image;  // direct: bytes of an image
 };
 
 }  // namespace dcnv4
