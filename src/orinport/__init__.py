@@ -6,8 +6,9 @@ model and return a value; `plan_matmul` takes sizes. What a caller can get wrong
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from orinport.lazy import lazily
 
 if TYPE_CHECKING:
     from orinport.api import check, plan_matmul, predict, prepare, quantize, verify
@@ -38,11 +39,4 @@ _HOME = {
     "verify": "orinport.api",
 }
 
-
-def __getattr__(name: str) -> object:
-    """Load a public name from its module when it is first asked for."""
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazily(__name__, _HOME)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
+
+from orinport.lazy import lazily
 
 if TYPE_CHECKING:
     from orinport.model.layer import DType, Layer, LayerKind, Tensor
@@ -40,13 +41,7 @@ _HOME = {
     "to_proto": "orinport.model.save",
 }
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazily(__name__, _HOME)
 
 
 class _Package(ModuleType):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from orinport.lazy import lazily
 
 if TYPE_CHECKING:
     from orinport.rewrites.context import CostLimit
@@ -30,25 +31,19 @@ __all__ = [
 ]
 
 _HOME = {
-    "CostLimit": "context",
-    "EdgeMapping": "edges",
-    "Match": "rewrite",
-    "Refusal": "rewrite",
-    "Rewrite": "rewrite",
-    "RewriteLog": "log",
-    "Safety": "rewrite",
-    "all_rewrites": "driver",
-    "compare_models": "proof",
-    "documentation": "driver",
-    "find_rewrite": "driver",
-    "move_edges": "edges",
-    "rewrite_model": "driver",
+    "CostLimit": "orinport.rewrites.context",
+    "EdgeMapping": "orinport.rewrites.edges",
+    "Match": "orinport.rewrites.rewrite",
+    "Refusal": "orinport.rewrites.rewrite",
+    "Rewrite": "orinport.rewrites.rewrite",
+    "RewriteLog": "orinport.rewrites.log",
+    "Safety": "orinport.rewrites.rewrite",
+    "all_rewrites": "orinport.rewrites.driver",
+    "compare_models": "orinport.rewrites.proof",
+    "documentation": "orinport.rewrites.driver",
+    "find_rewrite": "orinport.rewrites.driver",
+    "move_edges": "orinport.rewrites.edges",
+    "rewrite_model": "orinport.rewrites.driver",
 }
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazily(__name__, _HOME)

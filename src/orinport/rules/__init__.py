@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from orinport.lazy import lazily
+
 if TYPE_CHECKING:
     from orinport.rules.engine import RuleReport, check_layers
     from orinport.rules.pages import explain, titles
@@ -17,11 +19,4 @@ _HOMES = {
     "titles": "orinport.rules.pages",
 }
 
-
-def __getattr__(name: str) -> object:
-    """Load a public name from its module when it is first asked for."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = lazily(__name__, _HOMES)

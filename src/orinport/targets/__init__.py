@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from orinport.lazy import lazily
+
 if TYPE_CHECKING:
     from orinport.targets.catalogue import catalogue_rows, log_messages, rows_for
     from orinport.targets.load import list_targets, load_target
@@ -21,11 +23,4 @@ _HOMES = {
     "load_target": "orinport.targets.load",
 }
 
-
-def __getattr__(name: str) -> object:
-    """Load a public name from its module when it is first asked for."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = lazily(__name__, _HOMES)
