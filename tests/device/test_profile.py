@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib
 import json
 import random
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ from orinport.errors import OrinportError
 from orinport.measuring import lay_beside
 from orinport.predict.constants import load_constants
 from orinport.report.profile import profile_document, profile_text
+from orinport.targets import load_target
 
 if TYPE_CHECKING:
     from orinport.predict.prediction import Prediction
@@ -89,6 +91,63 @@ def test_statistics_with_the_short_columns(tmp_path: Path) -> None:
     assert comparison.measurement.total_us == pytest.approx(305.276)
     assert comparison.measurement.gaps_us == pytest.approx(4.556 + 0.72)
     assert comparison.unmatched == ()
+
+
+PUBLISHED = """layer_name,start_ms,end_ms
+'Conv_219 + BatchNormalization_220 + Relu_221 + MaxPool_222',0.004556,0.708967
+'MaxPool_222',0.709676,1.290478
+'Conv_223 + BatchNormalization_224 + Relu_225',1.291201,1.692339
+'Conv_226 + BatchNormalization_227+Add_228+Relu_229',1.693057,2.109201
+"""
+"""Start of the layer statistics in the README of DLA-SW samples/cuDLA: ResNet-34 of 1280x768 on DRIVE Orin at 1152 MHz."""
+
+
+def resnet_start() -> onnx.ModelProto:
+    """The stem and the first block of ResNet-34 for 1280x768, batch normalisation folded away, with the names above."""
+    weights = [
+        helper.make_tensor("w0", TensorProto.FLOAT, [64, 3, 7, 7], [0.01] * (64 * 3 * 49)),
+        helper.make_tensor("w1", TensorProto.FLOAT, [64, 64, 3, 3], [0.01] * (64 * 64 * 9)),
+    ]
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"], name="Conv_219", pads=[3] * 4, strides=[2, 2]),
+        helper.make_node("Relu", ["a"], ["b"], name="Relu_221"),
+        helper.make_node(
+            "MaxPool", ["b"], ["c"], name="MaxPool_222", kernel_shape=[3, 3], pads=[1] * 4, strides=[2, 2]
+        ),
+        helper.make_node("Conv", ["c", "w1"], ["d"], name="Conv_223", pads=[1] * 4),
+        helper.make_node("Relu", ["d"], ["e"], name="Relu_225"),
+        helper.make_node("Conv", ["e", "w1"], ["f"], name="Conv_226", pads=[1] * 4),
+        helper.make_node("Add", ["f", "c"], ["g"], name="Add_228"),
+        helper.make_node("Relu", ["g"], ["y"], name="Relu_229"),
+    ]
+    info = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 768, 1280]),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 64, 192, 320]),
+    ]
+    graph = helper.make_graph(nodes, "g", info[:1], info[1:], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_published_statistics_by_hand(tmp_path: Path) -> None:
+    """A 3x3 convolution of 64 to 64 channels at 192x320 is 2.265 GMAC; in 401.138 us at 1152 MHz 4901 a cycle."""
+    target = load_target("drive-orin/drive-6.0.9")
+    figures = {**target.power_mode.figures, "dla_mhz": replace(target.power_mode.figures["dla_mhz"], value=1152.0)}
+    target = replace(target, power_mode=replace(target.power_mode, figures=figures))
+    measured = read_measurement(write(tmp_path / "s.csv", PUBLISHED))
+    comparison = lay_beside(resnet_start(), measured, target=target)
+    stem, pool, first, second = comparison.rows
+    assert stem.layers == ("Conv_219", "Relu_221")
+    assert pool.layers == ("MaxPool_222",)
+    assert first.macs == second.macs == 64 * 64 * 9 * 192 * 320
+    assert first.mac_utilisation == pytest.approx(4901 / 8192, rel=1e-3)
+    assert second.mac_utilisation == pytest.approx(64 * 64 * 9 * 192 * 320 / (8192 * 1152 * 416.144))
+    assert stem.macs == 3 * 64 * 49 * 384 * 640
+    features = 64 * 192 * 320
+    assert pool.bytes == 64 * 384 * 640 + features
+    assert pool.gbps == pytest.approx((64 * 384 * 640 + features) / 580.802 / 1e3)
+    assert first.bytes == 2 * features + 64 * 64 * 9
+    assert second.bytes == 3 * features + 64 * 64 * 9
+    assert measured.gaps_us == pytest.approx(4.556 + 0.709 + 0.723 + 0.718, abs=1e-6)
 
 
 def test_statistics_with_the_long_columns_count_net_durations(tmp_path: Path) -> None:

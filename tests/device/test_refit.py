@@ -186,13 +186,12 @@ def test_a_profile_of_trtexec_gives_the_gpus_constants() -> None:
 def test_rows_that_two_lines_claim_are_left_out(tmp_path: Path) -> None:
     model = convolutions(tmp_path / "n.onnx", number=6)
     layers = statistics(model, known(**KNOWN)).layers
-    twice = replace(layers[0], name="conv0 + conv1")
-    fitted = refit(
-        model, Measurement("cudla statistics", (twice, *layers[1:], replace(layers[0], name="?")), 1), target=TARGET
-    )
+    other = (replace(layers[0], name="conv1 + conv2"), replace(layers[0], name="conv2 + conv3"))
+    rows = (layers[0], *other, *layers[4:], replace(layers[0], name="?"))
+    fitted = refit(model, Measurement("cudla statistics", rows, 1), target=TARGET)
     assert {each.name: each.reason for each in fitted.left_out} == {
-        "conv0 + conv1": "its layers are part of another row too",
-        "conv1": "its layers are part of another row too",
+        "conv1 + conv2": "its layers are part of another row too",
+        "conv2 + conv3": "its layers are part of another row too",
         "?": "it stands for no layer of the network",
     }
 

@@ -81,7 +81,7 @@ def compare(
     network = _Network(prediction, nodes or {})
     times = network.times if beside is None else _Network(beside, {}).times
     whole = measurement.source == "trtexec profile"
-    found = [(each, network.meant(each.name)) for each in measurement.layers]
+    found = _without_repeats([(each, network.meant(each.name)) for each in measurement.layers], measurement.source)
     spans = {each.name: numbers for each, numbers in found if numbers and "..." in each.name}
     extra: dict[str, float] = {}
     unmatched = []
@@ -98,6 +98,22 @@ def compare(
         if numbers
     )
     return Comparison(measurement, prediction, rows, tuple(unmatched))
+
+
+def _without_repeats(
+    found: list[tuple[MeasuredLayer, list[int]]], source: str
+) -> list[tuple[MeasuredLayer, list[int]]]:
+    """In layer statistics a layer that has a row of its own is no part of a fused row that names it too.
+
+    DLA-SW's sample shows it: `Conv + BatchNormalization + Relu + MaxPool`, and then `MaxPool`.
+    """
+    if source != "cudla statistics":
+        return found
+    alone = {numbers[0] for _, numbers in found if len(numbers) == 1}
+    return [
+        (each, [number for number in numbers if number not in alone] or numbers if len(numbers) > 1 else numbers)
+        for each, numbers in found
+    ]
 
 
 class _Network:
