@@ -217,7 +217,7 @@ def test_ring_needs_room_for_a_warp():
     geometry = Geometry(4, 16)
     planned = []
     for width in range(8, 400, 4):
-        p = make_params(geometry, (1, 64, width), (64, width), (geometry.channels, geometry.width))
+        p = make_params(geometry, (512, 64, width), (64, width), (geometry.channels, geometry.width))
         launch = plan(p, F16, F16, c, HOPPER)
         planned.append(launch is not None)
         if launch is not None:
