@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from orinport.model.layer import DType, LayerKind
 from orinport.rules.finding import Finding, Fix, Verdict
+from orinport.rules.fixes import CONV_TRANSPOSE_TO_UNPADDED, DECONV_TO_PHASES
 from orinport.targets.target import Confidence, Precision
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ __all__ = [
     "between",
     "bounds",
     "by",
+    "deconvolution_fix",
     "finding",
     "fuses_into_convolution",
     "holding",
@@ -215,6 +217,17 @@ def only_precision(
     elif row is not None and precision != (taken := row.values["precision"]):
         message = f"{name} is taken in {taken.upper()} only, and the network is prepared in {precision.upper()}."
         yield finding(rule, layer, row, message, value=precision, limit=taken, advice=advice, fix=fix)
+
+
+def deconvolution_fix(layer: Layer, context: Context) -> tuple[str, str] | None:
+    """What takes padding and groups out of a deconvolution; None if its kernel is known at run time only.
+
+    In INT8 the DLA takes no Slice that could cut the border off.
+    """
+    if not layer["constant_kernel"]:
+        return None
+    int8 = context.precision is Precision.INT8 and max(layer["stride"]) > 1
+    return DECONV_TO_PHASES if int8 else CONV_TRANSPOSE_TO_UNPADDED
 
 
 def unshaped(tensors: Iterable[Tensor]) -> bool:

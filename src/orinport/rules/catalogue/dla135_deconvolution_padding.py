@@ -28,10 +28,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
-from orinport.rules.fixes import CONV_TRANSPOSE_TO_UNPADDED, DECONV_TO_PHASES
+from orinport.rules.fixes import CONV_TRANSPOSE_TO_UNPADDED
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import between, bounds, by, finding, speaking, within
-from orinport.targets.target import Precision
+from orinport.rules.support import between, bounds, by, deconvolution_fix, finding, speaking, within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,9 +55,6 @@ class DeconvolutionPadding(LayerRule):
         value = (*before, *after)
         if within(value, row):
             return
-        # In INT8 the DLA takes no Slice that could cut the border off.
-        int8 = context.precision is Precision.INT8 and max(layer["stride"]) > 1
-        fix = DECONV_TO_PHASES if int8 else CONV_TRANSPOSE_TO_UNPADDED
         yield finding(
             self,
             layer,
@@ -67,7 +63,7 @@ class DeconvolutionPadding(LayerRule):
             value=value,
             limit=bounds(row),
             advice="Use padding 0 and cut the borders off with a Slice, or use Resize and a convolution.",
-            fix=fix if layer["constant_kernel"] else None,
+            fix=deconvolution_fix(layer, context),
         )
 
 

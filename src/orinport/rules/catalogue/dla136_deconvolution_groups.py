@@ -26,10 +26,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
-from orinport.rules.fixes import CONV_TRANSPOSE_TO_UNPADDED, DECONV_TO_PHASES
+from orinport.rules.fixes import CONV_TRANSPOSE_TO_UNPADDED
 from orinport.rules.rule import LayerRule
-from orinport.rules.support import between, bounds, finding
-from orinport.targets.target import Precision
+from orinport.rules.support import between, bounds, deconvolution_fix, finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,9 +53,6 @@ class DeconvolutionGroups(LayerRule):
         groups = layer["groups"]
         if low <= groups <= high:
             return
-        # In INT8 the DLA takes no Slice that could cut the border off.
-        int8 = context.precision is Precision.INT8 and max(layer["stride"]) > 1
-        fix = DECONV_TO_PHASES if int8 else CONV_TRANSPOSE_TO_UNPADDED
         yield finding(
             self,
             layer,
@@ -65,7 +61,7 @@ class DeconvolutionGroups(LayerRule):
             value=groups,
             limit=high,
             advice="Fill the weight with zeros to a dense one, or use Resize and a depthwise convolution.",
-            fix=fix if layer["constant_kernel"] else None,
+            fix=deconvolution_fix(layer, context),
         )
 
 
