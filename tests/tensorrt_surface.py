@@ -62,13 +62,16 @@ def surface(wheel: Path) -> dict[str, object]:
 
 
 @contextmanager
-def bindings(wheel: Path) -> Iterator[Callable[..., str]]:
-    """A function that runs a text in a new Python with the bindings loaded as `tensorrt`, and gives what it prints."""
+def bindings(wheel: Path, library: Path | None = None) -> Iterator[Callable[..., str]]:
+    """A function that runs a text in a new Python with the bindings loaded as `tensorrt`, and gives what it prints.
+
+    `library` takes the place of libnvinfer; without it every entry point answers with nothing.
+    """
     with tempfile.TemporaryDirectory() as scratch, zipfile.ZipFile(wheel) as archive:
         folder = Path(scratch)
         (name,) = (name for name in archive.namelist() if name.endswith("/tensorrt.so"))
         (folder / "tensorrt.so").write_bytes(archive.read(name))
-        _shim(folder)
+        _shim(folder, library)
 
         def run(text: str, *arguments: str) -> str:
             done = subprocess.run(
@@ -84,17 +87,55 @@ def bindings(wheel: Path) -> Iterator[Callable[..., str]]:
         yield run
 
 
-def _shim(folder: Path) -> None:
+def _shim(folder: Path, given: Path | None) -> None:
+    """The libraries that the bindings want, beside them: `given` as libnvinfer, and others that do nothing."""
     library = folder / "tensorrt.so"
     undefined = subprocess.run(["nm", "-D", library], capture_output=True, text=True, check=True).stdout
-    wanted = [each for each in _SYMBOL.findall(undefined) if re.search("Infer|Onnx|Plugin|parser", each)]
+    wanted = {each for each in _SYMBOL.findall(undefined) if re.search("Infer|Onnx|Plugin|parser", each)}
+    if given is not None:
+        defined = subprocess.run(["nm", "-D", "--defined-only", given], capture_output=True, text=True, check=True)
+        wanted -= set(re.findall(r" T (\w+)$", defined.stdout, re.MULTILINE))
     source = folder / "shim.c"
-    source.write_text("".join(f"void* {name}(void) {{ return 0; }}\n" for name in wanted))
+    source.write_text("".join(f"void* {name}(void) {{ return 0; }}\n" for name in sorted(wanted)))
     needed = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, check=True).stdout
     for name in re.findall(r"\[(libnv\w+\.so\.\d+)\]", needed):
+        if given is not None and name.startswith("libnvinfer.so"):
+            (folder / name).write_bytes(given.read_bytes())
+            continue
         subprocess.run(
             ["gcc", "-shared", "-fPIC", "-w", f"-Wl,-soname,{name}", "-o", folder / name, source], check=True
         )
+
+
+_ABSTRACT = (
+    *("VBuilder", "VBuilderConfig", "VCudaEngine", "VExecutionContext", "VHostMemory", "VLayer", "VNetworkDefinition"),
+    *("VRuntime", "VTensor", "VTimingCache"),
+)
+_FUNCTION = re.compile(
+    r"virtual\s+((?:[\w:]+\s+)*?[\w:]+(?:\s+const)?\s*[*&]*)\s*\b(\w+)\(([^)]*)\)\s*(const)?\s*noexcept\s*=\s*0;"
+)
+
+
+def defaults(header: str) -> str:
+    """For the abstract classes V* of NvInferImpl.h classes D* whose functions do nothing, as C++."""
+    text = re.sub(r"//[^\n]*", "", header)
+    text = re.sub(r"#if ENABLE_FEATURE.*?#endif[^\n]*", "", text, flags=re.DOTALL)
+    lines = [
+        "namespace nvinfer1 {",
+        "template <typename T> struct Nothing { static T give() { return T(); } };",
+        "template <typename T> struct Nothing<T&> {",
+        "  static T& give() { static char place[64]; return reinterpret_cast<T&>(place); }",
+        "};",
+    ]
+    for name in _ABSTRACT:
+        found = re.search(rf"class {name} : public VRoot\s*\{{(.*?)\n\}};", text, re.DOTALL)
+        assert found is not None, name
+        lines.append(f"struct D{name[1:]} : apiv::{name} {{")
+        for result, function, arguments, const in _FUNCTION.findall(found.group(1)):
+            head = f"{result} {function}({' '.join(arguments.split())}) {const} noexcept override"
+            lines.append(f"  {head} {{ return Nothing<{result.strip()}>::give(); }}")
+        lines.append("};")
+    return "\n".join([*lines, "}", ""])
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ from orinport.targets.target import Platform
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+NATIVE = Path(__file__).parent / "native"
 WHEELS = {
     "8.6.1": "tensorrt-bindings==8.6.1",
     "10.3.0": "tensorrt-cu12-bindings==10.3.0",
@@ -491,25 +493,23 @@ def test_interruption_ends_the_builder_and_leaves_no_engine(package: Path, bundl
 # ---------------------------------------------------------------------------------------------- the real thing
 
 
-def wheel(version: str, folder: Path) -> Path:
-    """The wheel with NVIDIA's bindings; skips where it cannot be had or examined."""
+def download(package: str, folder: Path) -> Path:
+    """A wheel; skips where it cannot be had or examined."""
     for program in ("gcc", "nm", "readelf"):
         if shutil.which(program) is None:
             pytest.skip(f"no {program} on this machine")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--retries", "0"]
-    done = subprocess.run(
-        [*command, "--timeout", "20", "--dest", str(folder), WHEELS[version]], capture_output=True, check=False
-    )
+    done = subprocess.run([*command, "--timeout", "20", "--dest", folder, package], capture_output=True, check=False)
     wheels = list(folder.glob("*.whl"))
     if done.returncode != 0 or not wheels:
-        pytest.skip(f"{WHEELS[version]} cannot be downloaded for this Python")
+        pytest.skip(f"{package} cannot be downloaded for this Python")
     return wheels[0]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", standin.VERSIONS)
 def test_the_recorded_names_are_those_of_nvidias_bindings(version: str, tmp_path: Path) -> None:
-    assert tensorrt_surface.surface(wheel(version, tmp_path)) == standin.surface(version)
+    assert tensorrt_surface.surface(download(WHEELS[version], tmp_path)) == standin.surface(version)
 
 
 _SUBCLASSES = """
@@ -557,8 +557,106 @@ print("fine")
 @pytest.mark.parametrize("version", standin.VERSIONS)
 def test_our_subclasses_are_ones_of_nvidias_classes(version: str, tmp_path: Path) -> None:
     """Logger, calibrator and progress monitor; and what is said where TensorRT gives no builder and no runtime."""
-    with tensorrt_surface.bindings(wheel(version, tmp_path)) as run:
+    with tensorrt_surface.bindings(download(WHEELS[version], tmp_path)) as run:
         assert run(_SUBCLASSES) == "fine\n"
+
+
+_WITH_A_LIBRARY = """
+import ctypes, os
+from pathlib import Path
+import numpy as np
+from orinport.device import tensorrt_builder as builder
+from orinport.device.backends import TensorRTBackend
+from orinport.device.tensorrt_request import BuildRequest, EdgeRequest
+from orinport.targets.target import Platform
+trt = sys.modules["tensorrt"]
+trt.__version__ = "10.14.1"
+os.chdir(sys.argv[2])
+Path("c").write_bytes(b"TRT-1014-EntropyCalibration2\\nx: 3d000000\\ny: 3d000000\\n")
+builder.parse_network = lambda trt, made, config, logger, request, say: made.create_network(1)
+request = BuildRequest(
+    onnx="n", engine="e", dla_core=1, int8=True, fp16=True, gpu_fallback=True, calibration="c", constraints="prefer",
+    layer_precisions=(("relu", "fp16"),), layer_devices=(("relu", "GPU"),), tf32=False, timing_cache="t",
+    inputs=(EdgeRequest("int8", ("chw32", "dla_hwc4")),), outputs=(EdgeRequest("int8", ("chw32",)),),
+    pools={"DLA_MANAGED_SRAM": 1 << 20}, verbosity="DETAILED", optimization_level=4, average_timing=8)
+said = []
+builder.build(trt, request, lambda letter, text: said.append(letter + " " + text))
+assert said[0] == "W [TRT] built by the stand-in", said
+assert Path("t").read_bytes() == b"+timed"
+values = np.random.default_rng(0).standard_normal((1, 32, 1, 2)).astype("f4") * 9
+scales = {"x": 0.5, "y": 0.5}
+with TensorRTBackend(Path("e"), scales=scales, platform=Platform.ORIN, dla_core=1, module=trt) as backend:
+    found = backend.run({"x": values}, repeat=3)["y"]
+assert (found == np.maximum(np.clip(np.trunc(values / 0.5 + np.copysign(0.5, values)), -128, 127) * 0.5, 0)).all()
+try:
+    TensorRTBackend(Path("t"), scales=scales, platform=Platform.ORIN, module=trt)
+except Exception as error:
+    assert "this is no engine of the stand-in" in str(error), error
+else:
+    raise AssertionError("no engine")
+noted = ctypes.CDLL("libnvinfer.so.10").standin_noted
+noted.restype = ctypes.c_char_p
+print(noted().decode())
+"""
+_NOTED = """flag FP16
+flag INT8
+flag PREFER_PRECISION_CONSTRAINTS
+no flag TF32
+pool 1 1048576
+verbosity 2
+level 4
+timing 8
+device 1
+core 1
+flag GPU_FALLBACK
+flag PREFER_PRECISION_CONSTRAINTS
+network 1
+x type 2
+x formats 1056
+y type 2
+y formats 32
+x range -3.96875 3.96875
+y range -3.96875 3.96875
+relu precision 1
+relu device 0
+goes on 1
+cache TRT-1014-EntropyCalibration2
+x: 3d000000
+y: 3d000000
+runtime core 1
+runtime core 0"""
+
+
+@pytest.mark.slow
+def test_our_calls_pass_nvidias_bindings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Build and run through the real bindings of 10.14, with a library of ours behind them that notes what arrives.
+
+    Numbers are those of the enumerations in NvInfer.h: INT8 2, HALF 1, CHW32 2**5, DLA_HWC4 2**10, DLA 1, GPU 0.
+    """
+    if shutil.which("g++") is None:
+        pytest.skip("no C++ compiler on this machine")
+    found = download("tensorrt-cu12-bindings==10.14.1.48.post1", tmp_path / "bindings")
+    with zipfile.ZipFile(download("kernel-lens==2.0.1", tmp_path / "headers")) as archive:
+        for name in archive.namelist():
+            if name.startswith("kernel_lens/include/tensorrt/"):
+                (tmp_path / Path(name).name).write_bytes(archive.read(name))
+    handles = "typedef struct CUstream_st* cudaStream_t;\ntypedef struct CUevent_st* cudaEvent_t;\n"
+    (tmp_path / "cuda_runtime_api.h").write_text(handles)
+    (tmp_path / "defaults.h").write_text(tensorrt_surface.defaults((tmp_path / "NvInferImpl.h").read_text()))
+    library, cuda = tmp_path / "libnvinfer.so.10", tmp_path / "libstandin_cuda.so"
+    options = ["-shared", "-fPIC", "-w", f"-I{tmp_path}", "-Wl,-soname,libnvinfer.so.10"]
+    subprocess.run(["g++", "-std=c++17", *options, "-o", library, NATIVE / "standin_nvinfer.cpp"], check=True)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", cuda, NATIVE / "standin_cuda.c"], check=True)
+    monkeypatch.setenv("ORINPORT_LIBCUDA", str(cuda))
+    with tensorrt_surface.bindings(found, library) as run:
+        noted = [line.strip() for line in run(_WITH_A_LIBRARY, str(tmp_path)).splitlines() if line.strip()]
+    flags = standin.surface("10.16.1")["enums"]["BuilderFlag"]
+    wanted = [
+        f"{head}flag {flags[name]}" if found else line
+        for line in _NOTED.splitlines()
+        for head, found, name in [line.partition("flag ")]
+    ]
+    assert noted == wanted
 
 
 @pytest.mark.tensorrt
