@@ -27,6 +27,7 @@ from orinport.cli import main
 from orinport.device.tensorrt_builder import build
 from orinport.device.tensorrt_request import bundle_arguments, parse_request
 from orinport.errors import OrinportError
+from orinport.report.run import run_document, run_text
 from orinport.running import RunOptions, open_network, run_network
 
 if TYPE_CHECKING:
@@ -237,6 +238,12 @@ def test_a_loadable_through_cudla(dla_bundle: Path, devices: Devices, tmp_path: 
     assert (report.good, len(report.us)) == (True, 6)
     assert 30 < report.rows[0].snr_db < 60
     assert report.files == (tmp_path / "out", tmp_path / "layers.csv", tmp_path / "layers1.csv")
+    text = run_text(report)
+    assert "x 1x40x3x5: int8:chw32, 960 bytes, scale 0.03125" in text
+    assert "written: " in text
+    (first, second) = run_document(report)["tensors"]
+    assert (first["name"], first["bytes"], first["scale"]) == ("x", 960, 0.03125)
+    assert (second["name"], second["format"]) == ("y", "chw32")
     assert (tmp_path / "layers1.csv").read_text().startswith("layer_name,start_ms,end_ms\n")
     with np.load(tmp_path / "out" / "1.npz") as arrays:
         assert arrays["y"].shape == (1, 40, 3, 5)

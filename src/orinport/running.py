@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from orinport.device.tensor_layout import TensorLayout
     from orinport.model.model import Model
     from orinport.precision.data import InputSpec
     from orinport.rewrites.edges import EdgeMapping
@@ -125,6 +126,8 @@ class RunReport:
     spans: str
     """What they are the times of."""
     min_snr: float
+    layouts: tuple[TensorLayout, ...] = ()
+    """Inputs and outputs in the device's memory; empty for ONNX Runtime."""
     files: tuple[Path, ...] = ()
     """What was written."""
 
@@ -209,13 +212,13 @@ class OpenNetwork:
         return {name: moved[name].from_board(array) if name in moved else array for name, array in found.items()}
 
 
-def open_network(path: Path, options: RunOptions | None = None) -> OpenNetwork:
+def open_network(path: str | Path, options: RunOptions | None = None) -> OpenNetwork:
     """Open a bundle, an engine, a loadable or an ONNX file. Raises OrinportError for what is missing or unfit."""
-    return OpenNetwork(path, options or RunOptions())
+    return OpenNetwork(Path(path), options or RunOptions())
 
 
 def run_network(
-    path: Path, options: RunOptions | None = None, *, progress: Callable[[str], None] | None = None
+    path: str | Path, options: RunOptions | None = None, *, progress: Callable[[str], None] | None = None
 ) -> RunReport:
     """Run a network on samples, compare every output with the reference, and write what was asked for.
 
@@ -259,6 +262,7 @@ def run_network(
             tuple(network.backend.us),
             network.backend.spans,
             chosen.min_snr,
+            network.backend.layouts,
             files,
         )
 

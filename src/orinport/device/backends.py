@@ -64,6 +64,8 @@ class Backend(ABC):
     inputs: tuple[str, ...] = ()
     """Names of the inputs."""
     outputs: tuple[str, ...] = ()
+    layouts: tuple[TensorLayout, ...] = ()
+    """Inputs and outputs as the device has them in memory, the inputs first."""
     specs: tuple[InputSpec, ...] = ()
     """What the inputs are fed as: real values wherever the device computes with them."""
 
@@ -167,6 +169,7 @@ class TensorRTBackend(Backend):
             self.specs = tuple(_spec(self._layouts[tensor.name]) for tensor in self._engine.inputs)
             self.inputs = tuple(spec.name for spec in self.specs)
             self.outputs = tuple(tensor.name for tensor in self._engine.outputs)
+            self.layouts = tuple(self._layouts.values())
             self.description = f"TensorRT {self._engine.version} on {self._cuda.device_name}"
         except BaseException:
             self.close()
@@ -234,6 +237,7 @@ class CudlaBackend(Backend):
             self.specs = tuple(_spec(layout) for layout in self._in.values())
             self.inputs = tuple(spec.name for spec in self.specs)
             self.outputs = tuple(layout.name for layout in self._out.values())
+            self.layouts = (*self._in.values(), *self._out.values())
             self.description = f"cuDLA {self._session.version}, DLA core {dla_core} (hardware {self._session.hardware})"
         except BaseException:
             self.close()

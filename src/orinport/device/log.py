@@ -46,6 +46,7 @@ _TOKENS = (
         "ayers running",
         "conformant",
         "deprecated",
+        "build.sh",
     ),
 )
 _GENERIC = ("MSG01", "MSG02", "MSG03", "MSG04", "MSG23")

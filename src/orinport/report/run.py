@@ -10,6 +10,7 @@ from orinport.report.style import PLAIN, Style, clean
 from orinport.words import count
 
 if TYPE_CHECKING:
+    from orinport.device.tensor_layout import TensorLayout
     from orinport.running import RunReport
 
 __all__ = ["run_document", "run_text"]
@@ -21,6 +22,7 @@ def run_text(report: RunReport, style: Style = PLAIN) -> str:
         style.bold(f"{clean(report.network)} on {clean(report.device)}"),
         f"{count(report.samples, 'sample')} of {clean(report.source)}",
     ]
+    lines += [f"  {_layout(each)}" for each in report.layouts]
     if report.us:
         shown = f"median {median(report.us):.1f} us, {min(report.us):.1f} to {max(report.us):.1f} us"
         lines.append(f"{count(len(report.us), 'time')}: {shown} ({report.spans})")
@@ -40,6 +42,12 @@ def run_text(report: RunReport, style: Style = PLAIN) -> str:
         lines.append("Random inputs show defects, not accuracy: give real ones with --data.")
     lines += [f"written: {clean(str(path))}" for path in report.files]
     return "\n".join(lines) + "\n"
+
+
+def _layout(layout: TensorLayout) -> str:
+    scale = "" if layout.scale is None else f", scale {layout.scale:.6g}"
+    shape = "x".join(map(str, layout.shape)) or "scalar"
+    return f"{clean(layout.name)} {shape}: {layout.dtype.value}:{layout.format}, {count(layout.size, 'byte')}{scale}"
 
 
 def run_document(report: RunReport) -> dict[str, Any]:
@@ -64,6 +72,17 @@ def run_document(report: RunReport) -> dict[str, Any]:
                 "good": not report.wrong(row),
             }
             for row in report.rows
+        ],
+        "tensors": [
+            {
+                "name": each.name,
+                "shape": list(each.shape),
+                "type": each.dtype.value,
+                "format": each.format,
+                "bytes": each.size,
+                "scale": each.scale,
+            }
+            for each in report.layouts
         ],
         "times_us": list(report.us),
         "times_of": report.spans,
