@@ -5,6 +5,7 @@
 - `product_runtime.onnx`: Y = A B, 128x1024 times 1024x128, both inputs at run time
 - `product_constant.onnx`: the same with a constant right-hand side
 - `dynamic.onnx`: one convolution whose input has a symbolic batch size, height and width
+- `branches.onnx`: a stem with two heads of six convolutions each, for both DLA cores
 """
 
 from __future__ import annotations
@@ -62,6 +63,35 @@ def dynamic_network(path: Path) -> Path:
     return path
 
 
+def branching_network(path: Path) -> Path:
+    """Write a 3x3 convolution over a 256x256 image and two heads of six 3x3 convolutions behind it."""
+    rng = np.random.default_rng(0)
+    nodes, weights = [], []
+
+    def conv(source: str, channels: int, result: str) -> str:
+        values = rng.standard_normal((64, channels, 3, 3), dtype=np.float32) / np.float32((channels * 9) ** 0.5)
+        weights.append(numpy_helper.from_array(values, f"{result}_w"))
+        nodes.append(helper.make_node("Conv", [source, f"{result}_w"], [f"{result}_c"], name=result, pads=[1, 1, 1, 1]))
+        nodes.append(helper.make_node("Relu", [f"{result}_c"], [result], name=f"{result}_relu"))
+        return result
+
+    stem, ends = conv("image", 3, "stem"), []
+    for head in ("boxes", "classes"):
+        tensor = stem
+        for number in range(6):
+            tensor = conv(tensor, 64, f"{head}{number}")
+        ends.append(tensor)
+    graph = helper.make_graph(
+        nodes,
+        "branches",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 3, 256, 256])],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 64, 256, 256]) for name in ends],
+        weights,
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
 def write_all(folder: Path) -> dict[str, Path]:
     """Write every example model into `folder`; gives their paths by name."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -71,6 +101,7 @@ def write_all(folder: Path) -> dict[str, Path]:
         "product_runtime": matrix_product(folder / "product_runtime.onnx", constant=False),
         "product_constant": matrix_product(folder / "product_constant.onnx", constant=True),
         "dynamic": dynamic_network(folder / "dynamic.onnx"),
+        "branches": branching_network(folder / "branches.onnx"),
     }
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from orinport.checking import as_precision, as_target, check_model
+from orinport.checking import as_precision, as_target, check_model, require_batch
 from orinport.errors import OrinportError
 from orinport.targets import DEFAULT_TARGET
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
     from orinport.emulation import EmulationOptions, EmulationReport
     from orinport.matmul.planner import MatmulReport
-    from orinport.placement.placement import Placement
     from orinport.precision.calibrate import CalibrationOptions
     from orinport.predict.prediction import Prediction
     from orinport.quantization import Int8Options, QuantizeReport
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from orinport.rewrites.edges import EdgeMapping
     from orinport.rewrites.log import VerifyReport
     from orinport.rewrites.rewrite import Safety
-    from orinport.targets.target import Precision, Target
+    from orinport.targets.target import Target
 
 __all__ = ["check", "plan_matmul", "predict", "prepare", "quantize", "verify"]
 
@@ -76,6 +76,7 @@ def prepare(
     consent: Collection[Safety] | None = None,
     optimize: bool = False,
     keep: Mapping[str, str] | None = None,
+    cores: int = 1,
     data: str | Path | None = None,
     preprocess: str | Path | None = None,
     scales: str | Path | None = None,
@@ -91,9 +92,11 @@ def prepare(
     `cut_tail` saves what the DLA does not take at the end as `tail.onnx`; the board's model then returns its inputs.
     `consent` says which safety classes of rewrites may be applied, by default only exact ones. `optimize` leaves
     layers that the DLA takes to the GPU where that is predicted to be faster; `keep` maps names of layers or nodes to
-    `dla` or `gpu`. INT8 needs `data` to calibrate with, or `scales` from a file, as for `quantize`; `fp16` names
-    layers or nodes that run in FP16 all the same. The input is never touched. Raises OrinportError if the model cannot
-    be read, the target does not exist, or the folder cannot be written.
+    `dla` or `gpu`. With 2 `cores` the network is also written in parts for both DLA cores and the GPU, where that is
+    predicted to shorten one inference; `keep` may name `dla0` and `dla1` then. INT8 needs `data` to calibrate with, or
+    `scales` from a file, as for `quantize`; `fp16` names layers or nodes that run in FP16 all the same. The input is
+    never touched. Raises OrinportError if the model cannot be read, the target does not exist, or the folder cannot be
+    written.
     """
     from orinport.model.load import load
     from orinport.pipeline import prepare_model
@@ -111,6 +114,7 @@ def prepare(
         consent=consent,
         optimize=optimize,
         keep=keep,
+        cores=cores,
         int8=_int8(data, preprocess, scales, calibration, ties, fp16),
         progress=progress,
     )
@@ -332,6 +336,7 @@ def predict(
     compare_gpu: bool = False,
     optimize: bool = False,
     keep: Mapping[str, str] | None = None,
+    cores: int = 1,
     progress: Callable[[str], None] | None = None,
 ) -> Prediction:
     """Predict time, bound, MAC utilisation and bytes of every layer, without a board.
@@ -339,8 +344,8 @@ def predict(
     The network is predicted as it is; with `rewrite` it is rewritten first, and what `prepare` would write is
     predicted. `batch` is the number of images of one inference.
     `sparse`: weights have the 2:4 pattern. `linear_io`: FP32 linear inputs and outputs instead of the formats
-    that the bundle asks for. `optimize` and `keep` place the layers as in `prepare`. `compare_gpu` predicts the
-    whole network on the GPU beside it. Raises OrinportError for boards that no public measurement covers.
+    that the bundle asks for. `optimize`, `keep` and `cores` place the layers as in `prepare`. `compare_gpu` predicts
+    the whole network on the GPU beside it. Raises OrinportError for boards that no public measurement covers.
     """
     from orinport.model.load import load
     from orinport.placement.place import all_on_gpu
@@ -355,29 +360,23 @@ def predict(
 
         network, _, _ = rewrite_for(network, aim, chosen, progress=progress)
     report = check_model(network, aim, chosen)
-    if optimize or keep:
+    notes: tuple[str, ...] = ()
+    if optimize or keep or cores != 1:
         from orinport.placing import placed_anew
 
-        report, _ = placed_anew(report, network, optimize=optimize, wishes=keep or {})
+        placed = placed_anew(report, network, optimize=optimize, wishes=keep or {}, cores=cores)
+        report, notes = placed.report, placed.notes
     placement = report.placement
     if batch is not None:
         placement = with_batch(placement, batch)
-        _require_batch(placement, batch, aim, chosen)
+        require_batch(placement, batch, aim, chosen)
     gpu_us = None
     if compare_gpu:
         gpu_us = predict_network(network.name, all_on_gpu(placement), aim, chosen).total_us
-    return predict_network(network.name, placement, aim, chosen, sparse=sparse, linear_io=linear_io, gpu_us=gpu_us)
-
-
-def _require_batch(placement: Placement, batch: int, target: Target, precision: Precision) -> None:
-    """Raise OrinportError if layers that are placed on the DLA have a larger batch than it takes."""
-    from orinport.rules.engine import check_layers
-
-    layers = tuple(layer for region in placement.regions if region.device == "dla" for layer in region.layers)
-    found = check_layers(layers, inputs=(), outputs=(), target=target, precision=precision, standalone=False).findings
-    reason = next((finding.message for finding in found if finding.code == "DLA100"), None)
-    if reason is not None:
-        raise OrinportError(f"The DLA does not take batch {batch}: {reason}", "Choose a smaller one.")
+    prediction = predict_network(
+        network.name, placement, aim, chosen, sparse=sparse, linear_io=linear_io, gpu_us=gpu_us
+    )
+    return replace(prediction, notes=notes) if notes else prediction
 
 
 def plan_matmul(

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
     from orinport.model.layer import Tensor
     from orinport.model.model import Model
+    from orinport.placement.placement import Placement
     from orinport.results import CheckReport
     from orinport.targets.target import Precision, Target
 
-__all__ = ["as_precision", "as_target", "check_model", "dla_clock", "dla_judge"]
+__all__ = ["as_precision", "as_target", "check_model", "dla_clock", "dla_judge", "require_batch"]
 
 
 def check_model(
@@ -59,6 +60,17 @@ def check_model(
     )
     rows = tuple(LayerVerdict(layer, rules.verdicts[layer.index], rules.codes.get(layer.index, ())) for layer in layers)
     return CheckReport(model.name, target, precision, rows, rules.findings, placement)
+
+
+def require_batch(placement: Placement, batch: int, target: Target, precision: Precision) -> None:
+    """Raise OrinportError if layers that are placed on the DLA have a larger batch than it takes."""
+    from orinport.rules.engine import check_layers
+
+    layers = tuple(layer for region in placement.regions if region.device == "dla" for layer in region.layers)
+    found = check_layers(layers, inputs=(), outputs=(), target=target, precision=precision, standalone=False).findings
+    reason = next((finding.message for finding in found if finding.code == "DLA100"), None)
+    if reason is not None:
+        raise OrinportError(f"The DLA does not take batch {batch}: {reason}", "Choose a smaller one.")
 
 
 def as_target(target: str | Target, power_mode: str | None = None) -> Target:

@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from orinport.checking import check_model, dla_clock, dla_judge
-from orinport.device.bundle import Workspace, build_script, require_free, write_bundle
+from orinport.device.bundle import Workspace, build_script, parts_script, require_free, write_bundle
 from orinport.device.trtexec import BuildOptions
 from orinport.errors import OrinportError
 from orinport.model.layer import LayerKind
 from orinport.model.save import save
-from orinport.placing import placed_anew
+from orinport.parts import PARTS, Part, cut_in_parts, write_parts
+from orinport.placing import on_one_core, placed_anew
 from orinport.precision.half import to_half
 from orinport.predict.network import predict_network
 from orinport.quantization import Int8Options, quantise, without_qdq
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from orinport.model.model import Model
+    from orinport.placement.placement import Placement
     from orinport.predict.prediction import Prediction
     from orinport.results import CheckReport
     from orinport.rewrites.edges import EdgeMapping
@@ -55,14 +57,15 @@ def prepare_model(
     consent: Collection[Safety] | None = None,
     optimize: bool = False,
     keep: Mapping[str, str] | None = None,
+    cores: int = 1,
     int8: Int8Options | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> PrepareReport:
     """Rewrite, prove, place and write; see `orinport.prepare`."""
     wanted = _int8_options(precision, int8)
-    cores = int(target.hardware.figures["dla_cores"].value)
-    if not 0 <= dla_core < cores:
-        raise OrinportError(f"{target.hardware.title} has no DLA core {dla_core}.", f"Use 0 to {cores - 1}.")
+    most = int(target.hardware.figures["dla_cores"].value)
+    if not 0 <= dla_core < most:
+        raise OrinportError(f"{target.hardware.title} has no DLA core {dla_core}.", f"Use 0 to {most - 1}.")
     require_free(folder, force=force)
     before = check_model(model, target, precision, standalone=standalone)
     if wanted is not None:
@@ -87,9 +90,17 @@ def prepare_model(
         notes = (*notes, *lost, "the tensors are FP16 now; the comparison above was made before that rounding")
     after = check_model(written, target, precision, standalone=standalone)
     after = _unproved(after, proof)
+    wishes = keep or {}
+    split = None
+    if cores != 1:
+        placed = placed_anew(after, written, optimize=optimize, wishes=wishes, standalone=standalone, cores=cores)
+        split = placed.report.placement if placed.report.placement.split else None
+        notes = (*notes, *placed.notes)
+        wishes = on_one_core(wishes)
     moved: tuple[str, ...] = ()
-    if optimize or keep:
-        after, moved = placed_anew(after, written, optimize=optimize, wishes=keep or {}, standalone=standalone)
+    if optimize or wishes:
+        placed = placed_anew(after, written, optimize=optimize, wishes=wishes, standalone=standalone)
+        after, moved = placed.report, placed.moved
         notes = (*notes, *_moved_note(moved))
     options = BuildOptions(standalone=standalone, dla_core=dla_core, gpu_layers=moved)
     texts: dict[str, str] = {}
@@ -106,7 +117,38 @@ def prepare_model(
     if isinstance(cut, TailCut):
         tail = fit_tail(cut.tail, written, edges)
         report = replace(report, tail=_tail_report(cut, tail), files=tuple(sorted((*files, "tail.onnx"))))
-    return _write(report, written, tail, options, texts, force=force)
+    parts: tuple[Part, ...] = ()
+    if split is not None:
+        _say(progress, "cutting the network in parts")
+        report, parts = _in_parts(report, written, split, options, texts)
+    return _write(report, written, tail, options, texts, parts, force=force)
+
+
+def _in_parts(
+    report: PrepareReport, written: Model, split: Placement, options: BuildOptions, texts: Mapping[str, str]
+) -> tuple[PrepareReport, tuple[Part, ...]]:
+    """The report with its parts, or with a note why there are none."""
+    after = report.after
+    prediction = predict_network(after.model, split, after.target, after.precision)
+    parts = cut_in_parts(written, split, prediction, after.target, after.precision, options, texts)
+    if isinstance(parts, Refusal):
+        note = f"the network is not split over both DLA cores: {parts.reason}"
+        return replace(report, notes=(*report.notes, note)), ()
+    units = sorted({region.unit for region in split.regions})
+    note = (
+        f"parts/ holds the same network as {len(parts)} engines on {', '.join(units)}, which together are predicted to"
+        f" take {prediction.total_us:.0f} us; build_parts.sh builds them"
+    )
+    return (
+        replace(
+            report,
+            parts=tuple(part.report for part in parts),
+            split_us=prediction.total_us,
+            notes=(*report.notes, note),
+            files=tuple(sorted((*report.files, "build_parts.sh", PARTS, "parts.json"))),
+        ),
+        parts,
+    )
 
 
 def _whole(model: Model, board: Model, cut: TailCut | Refusal | None, edges: tuple[EdgeMapping, ...]) -> Model:
@@ -213,10 +255,11 @@ def _write(
     tail: Model | None,
     options: BuildOptions,
     more: Mapping[str, str],
+    parts: tuple[Part, ...],
     *,
     force: bool,
 ) -> PrepareReport:
-    from orinport.report.bundle import prepare_document
+    from orinport.report.bundle import parts_document, prepare_document
     from orinport.report.html import report_html
     from orinport.report.json import dumps, plain
     from orinport.report.text import prepare_text
@@ -236,6 +279,12 @@ def _write(
             "report.txt": prepare_text(report),
             **more,
         }
+        if parts:
+            write_parts(parts, scratch / PARTS)
+            texts |= {
+                "build_parts.sh": parts_script(part.report.folder for part in parts),
+                "parts.json": dumps(parts_document(report)),
+            }
         write_bundle(report.folder, scratch, texts)
     return report
 

@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 
 from orinport.errors import OrinportError
+from orinport.placement.cores import CORES, choose_cores, schedule
+from orinport.placement.graph import Costs
 from orinport.placement.place import all_on_gpu, place
-from orinport.placement.search import Costs, choose_devices
+from orinport.placement.search import choose_devices, placement_us
 from orinport.predict.constants import constants_of
 from orinport.predict.network import predict_network
 from orinport.rules.finding import Verdict
 from orinport.targets.catalogue import rows_for
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from orinport.model.layer import Layer
     from orinport.model.model import Model
+    from orinport.placement.cores import Assignment
     from orinport.results import CheckReport
 
-__all__ = ["parse_wishes", "placed_anew"]
+__all__ = ["Placed", "on_one_core", "parse_wishes", "placed_anew"]
+
+_UNITS = ("dla", *CORES, "gpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A report with another placement; `moved` names layers that leave the DLA though it takes them."""
+
+    report: CheckReport
+    moved: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def parse_wishes(words: tuple[str, ...]) -> dict[str, str]:
@@ -29,28 +43,55 @@ def parse_wishes(words: tuple[str, ...]) -> dict[str, str]:
     wishes = {}
     for word in words:
         name, separator, device = word.rpartition("=")
-        if not separator or not name or device not in ("dla", "gpu"):
-            raise OrinportError(f"{word!r} is no wish.", "Write the layer's or node's name, = and dla or gpu.")
+        if not separator or not name or device not in _UNITS:
+            raise OrinportError(
+                f"{word!r} is no wish.",
+                "Write the layer's or node's name, = and dla, gpu, or with --cores 2 dla0 or dla1.",
+            )
         wishes[name] = device
     return wishes
 
 
-def placed_anew(
-    report: CheckReport, model: Model, *, optimize: bool, wishes: Mapping[str, str], standalone: bool = False
-) -> tuple[CheckReport, tuple[str, ...]]:
-    """The report with another placement, and the names of layers that leave the DLA though it takes them.
+def on_one_core(wishes: Mapping[str, str]) -> dict[str, str]:
+    """The wishes as far as they speak of DLA and GPU."""
+    return {name: "dla" if device in CORES else device for name, device in wishes.items()}
 
-    `wishes` maps names of layers or ONNX nodes to devices; without `optimize` only they are followed. A wish
-    for the DLA cannot be granted to a layer that it does not take. Raises OrinportError for names that do not
-    exist, wishes that cannot be granted, and targets that cannot be predicted.
+
+def placed_anew(
+    report: CheckReport,
+    model: Model,
+    *,
+    optimize: bool,
+    wishes: Mapping[str, str],
+    standalone: bool = False,
+    cores: int = 1,
+) -> Placed:
+    """The report with another placement.
+
+    `wishes` maps names of layers or ONNX nodes to devices; without `optimize` only they bring layers to the GPU that
+    the DLA takes. With 2 `cores` the network is split over both where that makes one inference shorter. A wish for the
+    DLA cannot be granted to a layer that it does not take. Raises OrinportError for names that do not exist, wishes
+    that cannot be granted, and targets that cannot be predicted.
     """
+    _require_cores(report, cores, wishes)
     layers = [row.layer for row in report.layers if not row.layer.folds and row.verdict is not Verdict.BLOCKED]
     may_dla = {row.layer.index for row in report.layers if row.verdict is Verdict.DLA and not row.layer.folds}
     fixed = _fixed(layers, may_dla, wishes)
-    device = {layer.index: "dla" if layer.index in may_dla else "gpu" for layer in layers}
-    device |= fixed
-    if optimize:
-        device = choose_devices(layers, may_dla, _costs(report, layers), fixed)
+    one = {index: "dla" if on in CORES else on for index, on in fixed.items()}
+    device = {layer.index: "dla" if layer.index in may_dla else "gpu" for layer in layers} | one
+    costs = _costs(report, layers) if optimize or cores > 1 else None
+    if costs is not None and optimize:
+        device = choose_devices(layers, may_dla, costs, one)
+    notes: tuple[str, ...] = ()
+    assignment = None
+    if costs is not None and cores > 1:
+        found = choose_cores(layers, may_dla, costs, fixed, may_gpu=optimize)
+        reason = _why_not_split(layers, found, device, costs)
+        if reason:
+            notes = (f"the network is not split over both DLA cores: {reason}",)
+        else:
+            assignment = found
+            device = {index: "gpu" if on == "gpu" else "dla" for index, on in found.device.items()}
     moved = tuple(layer.name for layer in layers if layer.index in may_dla and device[layer.index] == "gpu")
     if standalone and moved:
         raise OrinportError("A standalone loadable runs on the DLA alone.", "Leave out --optimize and --keep.")
@@ -64,8 +105,37 @@ def placed_anew(
         target=report.target,
         precision=report.precision,
         standalone=standalone,
+        assignment=assignment,
     )
-    return replace(report, placement=placement), moved
+    return Placed(replace(report, placement=placement), moved, notes)
+
+
+def _require_cores(report: CheckReport, cores: int, wishes: Mapping[str, str]) -> None:
+    most = int(report.target.hardware.figures["dla_cores"].value)
+    if not 1 <= cores <= min(most, len(CORES)):
+        raise OrinportError(f"{report.target.hardware.title} has {most} DLA cores, not {cores}.")
+    if cores == 1 and (wished := next((on for on in wishes.values() if on in CORES), None)):
+        raise OrinportError(f"Without --cores 2 no layer can be given to {wished}.", "Write dla, or add --cores 2.")
+
+
+def _why_not_split(layers: Sequence[Layer], found: Assignment, device: Mapping[int, str], costs: Costs) -> str:
+    """Why the network stays one engine; empty if it is split."""
+    split = schedule(layers, found, costs)
+    if split is None:
+        return "each core would hold too many loadables"
+    single = placement_us(layers, device, costs)
+    if split.us >= single or len(split.regions) < 2:
+        return f"nothing shortens one inference of {single:.0f} us; an instance on each gives more images a second"
+    makers = {tensor.name: layer for layer in layers for tensor in layer.outputs}
+    home = {layer.index: number for number, region in enumerate(split.regions) for layer in region}
+    for layer in layers:
+        for tensor in layer.runtime_inputs:
+            source = makers.get(tensor.name)
+            if source is None or home[source.index] == home[layer.index]:
+                continue
+            if shared := set(source.nodes) & set(layer.nodes):
+                return f"node {min(shared)!r} would have to be cut in two"
+    return ""
 
 
 def _fixed(layers: list[Layer], may_dla: set[int], wishes: Mapping[str, str]) -> dict[int, str]:
@@ -74,14 +144,17 @@ def _fixed(layers: list[Layer], may_dla: set[int], wishes: Mapping[str, str]) ->
         meant = [layer for layer in layers if name == layer.name or name in layer.nodes]
         if not meant:
             raise OrinportError(f"There is no layer or node {name!r} in the network as it is written.")
-        if device == "dla" and (refused := [layer for layer in meant if layer.index not in may_dla]):
+        if device != "gpu" and (refused := [layer for layer in meant if layer.index not in may_dla]):
             raise OrinportError(f"The DLA does not take {refused[0].name!r}.", "orinport check says why.")
         fixed |= {layer.index: device for layer in meant}
     return fixed
 
 
 def _costs(report: CheckReport, layers: list[Layer]) -> Costs:
-    """Times of every layer on either device, by prediction."""
+    """Times of every layer on either device, by prediction.
+
+    A tensor that goes from one core to the other is written to the DRAM and read, where it could have stayed in SRAM.
+    """
     target, precision = report.target, report.precision
     dla = predict_network(report.model, report.placement, target, precision)
     gpu = predict_network(report.model, all_on_gpu(report.placement), target, precision)
@@ -89,14 +162,18 @@ def _costs(report: CheckReport, layers: list[Layer]) -> Costs:
     on_gpu = {each.layer.index: each.us for each in gpu.layers}
     constants = constants_of("orin-dla", target)
     rate = constants[f"reformat_gbps_{precision.value}"] * 1e3
+    rate *= dla.clocks["emc_mhz"] / constants["emc_reference_mhz"]
     element = 1 if precision.value == "int8" else 2
     tensors = {t.name: t for layer in layers for t in (*layer.runtime_inputs, *layer.outputs)}
+    sizes = {name: prod(t.shape or (0,)) * element for name, t in tensors.items()}
+    sram = 1024 * report.target.hardware.figures["dla_sram_kib"].value
     return Costs(
         dla={layer.index: on_dla.get(layer.index, 0.0) for layer in layers},
         gpu={layer.index: on_gpu.get(layer.index, 0.0) for layer in layers},
         launch=constants["launch_us"],
-        transfer={name: 2 * prod(t.shape or (0,)) * element / rate for name, t in tensors.items()},
+        transfer={name: 2 * size / rate for name, size in sizes.items()},
         loadables=_loadables(report),
+        handover={name: 2 * size / (dla.roof[1] * 1e3) for name, size in sizes.items() if size <= sram},
     )
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from orinport.rewrites.log import RewriteLog, VerifyReport
     from orinport.targets.target import Precision, Target
 
-__all__ = ["CheckReport", "LayerVerdict", "PrepareReport", "Reason", "TailReport"]
+__all__ = ["CheckReport", "LayerVerdict", "PartReport", "PrepareReport", "Reason", "TailReport"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,23 @@ class TailReport:
 
 
 @dataclass(frozen=True, slots=True)
+class PartReport:
+    """One engine of a network in parts: its folder under `parts/`, where it runs, what it reads and gives.
+
+    `inputs` are tensors with the folder of the part that makes them, empty for the network's own inputs. `start_us` and
+    `us` are predicted.
+    """
+
+    folder: str
+    device: str
+    core: int
+    inputs: tuple[tuple[str, str], ...]
+    outputs: tuple[str, ...]
+    start_us: float
+    us: float
+
+
+@dataclass(frozen=True, slots=True)
 class PrepareReport:
     """A network before and after, what was done to it, and the folder that holds the result."""
 
@@ -112,3 +129,7 @@ class PrepareReport:
     """The text of build.sh."""
     tail: TailReport | None = None
     """What runs behind model.onnx, where a tail was cut off."""
+    parts: tuple[PartReport, ...] = ()
+    """The same network as several engines, for both DLA cores and the GPU."""
+    split_us: float = 0.0
+    """What one inference of the parts is predicted to take."""

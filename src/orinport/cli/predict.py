@@ -75,6 +75,7 @@ def predict(
         compare_gpu=compare == "gpu",
         optimize=placement.optimize,
         keep=parse_wishes(placement.keep),
+        cores=placement.cores,
         progress=progress,
     )
     progress("")

@@ -82,6 +82,7 @@ def prepare(
         dla_core=dla_core,
         optimize=placement.optimize,
         keep=parse_wishes(placement.keep),
+        cores=placement.cores,
         data=scales.data,
         preprocess=scales.preprocess,
         scales=scales.scales,

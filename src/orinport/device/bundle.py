@@ -7,6 +7,7 @@ that orinport did not write stay.
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -17,12 +18,20 @@ from orinport.device.trtexec import BuildOptions, build_arguments, shell_command
 from orinport.errors import OrinportError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from orinport.placement.placement import Placement
     from orinport.targets.target import Precision, Target
 
-__all__ = ["BUNDLE_FILES", "BuildScript", "Workspace", "build_script", "require_free", "write_bundle"]
+__all__ = [
+    "BUNDLE_FILES",
+    "BuildScript",
+    "Workspace",
+    "build_script",
+    "parts_script",
+    "require_free",
+    "write_bundle",
+]
 
 BUNDLE_FILES = (
     "model.onnx",
@@ -33,6 +42,9 @@ BUNDLE_FILES = (
     "layer_precisions.txt",
     "scales.json",
     "build.sh",
+    "build_parts.sh",
+    "parts",
+    "parts.json",
     "report.html",
     "report.json",
     "report.txt",
@@ -50,7 +62,7 @@ class BuildScript:
 
 def build_script(target: Target, precision: Precision, placement: Placement, options: BuildOptions) -> BuildScript:
     """A POSIX shell script that runs trtexec in the bundle's folder."""
-    engine = "model.loadable" if options.standalone else "model.engine"
+    engine = "model.loadable" if options.standalone and options.dla_core is not None else "model.engine"
     arguments = ["--onnx=model.onnx", *build_arguments(target, precision, placement, options, engine=engine)]
     version = target.stack.tensorrt
     precisions = '"--layerPrecisions=$(cat layer_precisions.txt)" \\\n  ' if options.layer_precisions else ""
@@ -73,6 +85,17 @@ set -- {shell_command("", arguments).strip()} \\
 exec "$trtexec" "$@"
 """
     return BuildScript(text, engine)
+
+
+def parts_script(folders: Iterable[str]) -> str:
+    """A POSIX shell script that builds all parts of a bundle, in order."""
+    lines = "\n".join(f'sh {shlex.quote(f"parts/{folder}/build.sh")} "$@"' for folder in folders)
+    return f"""#!/bin/sh
+# Builds the engine of every part. Further arguments are handed on to trtexec.
+set -eu
+cd "$(dirname "$0")"
+{lines}
+"""
 
 
 def require_free(folder: Path, *, force: bool) -> None:
@@ -102,7 +125,9 @@ def write_bundle(folder: Path, source: Path, texts: Mapping[str, str]) -> tuple[
         folder.mkdir(parents=True, exist_ok=True)
         names = sorted(path.name for path in source.iterdir())
         for name in BUNDLE_FILES:
-            if name not in names:
+            if (folder / name).is_dir() and not (folder / name).is_symlink():
+                shutil.rmtree(folder / name)
+            elif name not in names:
                 (folder / name).unlink(missing_ok=True)
         for name in names:
             (source / name).replace(folder / name)

@@ -24,7 +24,8 @@ class BuildOptions:
     """What the build on the board is asked for beside the target itself."""
 
     standalone: bool = False
-    dla_core: int = 0
+    dla_core: int | None = 0
+    """None for an engine on the GPU alone."""
     cache: str = ""
     """The calibration cache in the bundle's folder; empty without one."""
     layer_precisions: bool = False
@@ -64,7 +65,8 @@ def build_arguments(
     `engine` is the file that the engine or loadable is saved to.
     """
     version = target.stack.tensorrt
-    arguments = [f"--saveEngine={engine}", f"--useDLACore={options.dla_core}"]
+    on_dla = options.dla_core is not None
+    arguments = [f"--saveEngine={engine}", *([f"--useDLACore={options.dla_core}"] if on_dla else [])]
     if has_option("fp16", version):
         arguments.append("--fp16")
     if precision.value == "int8" and has_option("int8", version):
@@ -74,12 +76,12 @@ def build_arguments(
     if options.layer_precisions:
         arguments.append("--precisionConstraints=prefer")
     arguments += _io_formats(version, placement)
-    if options.standalone:
+    if options.standalone and on_dla:
         arguments.append("--buildDLAStandalone" if has_option("buildDLAStandalone", version) else "--safe")
     elif placement.all_dla:
         if has_option("directIO", version):
             arguments.append("--directIO")
-    else:
+    elif on_dla:
         arguments.append("--allowGPUFallback")
     if placement.all_dla and has_option("adjustForDLA", version):
         arguments.append("--adjustForDLA")
@@ -88,7 +90,7 @@ def build_arguments(
     if options.sram_mib is not None:
         arguments.append(f"--memPoolSize=dlaSRAM:{options.sram_mib:g}")
     arguments.append("--timingCacheFile=timing.cache")
-    if not options.standalone:  # trtexec reads the information from the engine, and a loadable is none
+    if not (options.standalone and on_dla):  # trtexec reads the information from the engine, and a loadable is none
         arguments += ["--exportLayerInfo=layers.json", "--profilingVerbosity=detailed"]
     arguments.append("--skipInference" if has_option("skipInference", version) else "--buildOnly")
     return arguments

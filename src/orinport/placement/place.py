@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import Layer, Tensor
-from orinport.model.partition import partition
+from orinport.model.partition import group_positions, sources_of
 from orinport.placement.formats import edge_format
 from orinport.placement.placement import Placement, Region
 from orinport.rules.finding import Verdict
@@ -18,6 +18,7 @@ from orinport.rules.finding import Verdict
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from orinport.placement.cores import Assignment
     from orinport.targets.target import Precision, Target
 
 __all__ = ["all_on_gpu", "place"]
@@ -32,20 +33,30 @@ def place(
     target: Target,
     precision: Precision,
     standalone: bool = False,
+    assignment: Assignment | None = None,
 ) -> Placement:
     """Place `layers` (in topological order) by their verdicts, given by `Layer.index`.
 
-    `inputs` and `outputs` are the network's, in order.
+    `inputs` and `outputs` are the network's, in order. `assignment` says which core runs what the DLA takes and where
+    regions end; every region is an engine of its own then. Without it one engine runs everything, with its DLA layers
+    on one core.
     """
+    unit = {} if assignment is None else assignment.device
 
     def colour(layer: Layer) -> tuple[str, int | None] | None:
         if layer.folds or verdicts[layer.index] is Verdict.BLOCKED:
             return None
         if verdicts[layer.index] is Verdict.DLA:
-            return "dla", layer.outputs[0].batch if layer.outputs else None
+            return unit.get(layer.index, "dla"), layer.outputs[0].batch if layer.outputs else None
         return "gpu", None
 
-    groups = partition(layers, colour)
+    ends = frozenset() if assignment is None else assignment.ends
+    positions = group_positions(
+        sources_of(layers),
+        [colour(layer) for layer in layers],
+        {position for position, layer in enumerate(layers) if layer.index in ends},
+    )
+    groups = [[layers[position] for position in group] for group in positions]
     device = {layer.index: "dla" if verdicts[layer.index] is Verdict.DLA else "gpu" for layer in layers}
     readers: dict[str, list[Layer]] = {}
     makers: dict[str, Layer] = {}
@@ -57,7 +68,10 @@ def place(
         for tensor in layer.outputs:
             makers[tensor.name] = layer
     network_outputs = {tensor.name for tensor in outputs}
-    regions = tuple(_region(device[group[0].index], group, readers, network_outputs) for group in groups)
+    regions = tuple(
+        _region(device[group[0].index], group, readers, network_outputs, int(unit.get(group[0].index) == "dla1"))
+        for group in groups
+    )
     transitions = sum(
         any(device[reader.index] != device[maker.index] for reader in readers.get(name, ()))
         for name, maker in makers.items()
@@ -89,11 +103,12 @@ def place(
             edge_format(t, (), on_dla=on_dla(t), is_input=False, target=target, precision=precision) for t in outputs
         ),
         transitions=transitions,
+        split=assignment is not None,
     )
 
 
 def _region(
-    device: str, layers: Sequence[Layer], readers: Mapping[str, list[Layer]], network_outputs: set[str]
+    device: str, layers: Sequence[Layer], readers: Mapping[str, list[Layer]], network_outputs: set[str], core: int
 ) -> Region:
     inside = {layer.index for layer in layers}
     made = {tensor.name for layer in layers for tensor in layer.outputs}
@@ -104,7 +119,7 @@ def _region(
         for t in layer.outputs
         if t.name in network_outputs or any(reader.index not in inside for reader in readers.get(t.name, ()))
     }
-    return Region(device, tuple(layers), tuple(inputs.values()), tuple(outputs.values()))
+    return Region(device, tuple(layers), tuple(inputs.values()), tuple(outputs.values()), core)
 
 
 def all_on_gpu(placement: Placement) -> Placement:

@@ -33,6 +33,13 @@ class Region:
     """Runtime tensors that come from outside, each once."""
     outputs: tuple[Tensor, ...]
     """Tensors that are read outside or are network outputs, each once."""
+    core: int = 0
+    """The DLA core; 0 on the GPU."""
+
+    @property
+    def unit(self) -> str:
+        """`dla0`, `dla1` or `gpu`."""
+        return f"dla{self.core}" if self.device == "dla" else self.device
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,8 @@ class Placement:
     outputs: tuple[IOFormat, ...]
     transitions: int
     """Tensors handed from one device to the other."""
+    split: bool = False
+    """Every region is an engine of its own, so that they overlap; otherwise one engine runs them in turn."""
 
     @property
     def loadables(self) -> int:

@@ -54,11 +54,15 @@ def predict_network(
     clocks, gpu_clocks = _clocks(target, dla), _gpu_clocks(target, precision, gpu)
     formats = {f.name: f for f in (*placement.inputs, *placement.outputs)}
     edges = frozenset(formats)
-    regions = tuple(
-        _dla_region(region, formats, edges, dla, clocks, precision, sparse, linear_io)
-        if region.device == "dla"
-        else _gpu_region(region, gpu, gpu_clocks, precision)
-        for region in placement.regions
+    crossing = _crossing(placement)
+    regions = _timed(
+        placement,
+        [
+            _dla_region(region, formats, edges, crossing[number], dla, clocks, precision, sparse, linear_io)
+            if region.device == "dla"
+            else _gpu_region(region, gpu, gpu_clocks, precision)
+            for number, region in enumerate(placement.regions)
+        ],
     )
     prediction = Prediction(
         model,
@@ -77,8 +81,47 @@ def predict_network(
         (_peak(precision, dla, clocks) / 1e3, bandwidth(dla, clocks) / 1e3),
         gpu_us,
         gpu_clocks.dram_gbps * gpu["memory_efficiency"],
+        placement.split,
     )
     return replace(prediction, findings=advise(prediction))
+
+
+def _crossing(placement: Placement) -> list[list[Tensor]]:
+    """For every DLA region the tensors that it takes from the GPU or gives to it; each tensor counts once."""
+    on_gpu = {
+        tensor.name
+        for region in placement.regions
+        if region.device == "gpu"
+        for tensor in (*region.inputs, *region.outputs)
+    }
+    inputs = {edge.name for edge in placement.inputs}
+    counted: set[str] = set()
+    crossing: list[list[Tensor]] = []
+    for region in placement.regions:
+        found = {}
+        if region.device == "dla":
+            found = {
+                t.name: t
+                for t in (*region.inputs, *region.outputs)
+                if t.name in on_gpu and t.name not in inputs and t.name not in counted
+            }
+        counted |= found.keys()
+        crossing.append(list(found.values()))
+    return crossing
+
+
+def _timed(placement: Placement, regions: list[RegionPrediction]) -> tuple[RegionPrediction, ...]:
+    """The regions with their starts: one after the other, or when device and tensors are there if they are engines."""
+    free: dict[str, float] = {}
+    made: dict[str, float] = {}
+    timed = []
+    for region, prediction in zip(placement.regions, regions, strict=True):
+        unit = region.unit if placement.split else "engine"
+        start = max([free.get(unit, 0.0), *(made.get(tensor.name, 0.0) for tensor in region.inputs)])
+        timed.append(replace(prediction, core=region.core, start_us=start))
+        free[unit] = start + prediction.us
+        made |= {tensor.name: free[unit] for tensor in region.outputs}
+    return tuple(timed)
 
 
 def _figure(target: Target, name: str, default: float | None = None) -> float:
@@ -123,6 +166,7 @@ def _dla_region(
     region: Region,
     formats: dict[str, IOFormat],
     edges: frozenset[str],
+    crossing: list[Tensor],
     dla: Constants,
     clocks: Clocks,
     precision: Precision,
@@ -144,6 +188,7 @@ def _dla_region(
     ]
     extra = _linear_us(linear, region, dla, precision)
     moved = sum(prod(t.shape or ()) for t in linear) * (4 + around.element)
+    moved += sum(prod(t.shape or ()) for t in crossing) * 2 * around.element
     rate = dla[f"reformat_gbps_{precision.value}"] * 1e3 * clocks.emc_mhz / dla["emc_reference_mhz"]
     return _region("dla", layers, dla["launch_us"] + extra, moved / rate, moved, dla, extra)
 

@@ -122,6 +122,15 @@ class RegionPrediction:
     band: Band
     linear_us: float = 0.0
     """Part of the launch that linear inputs and outputs cause."""
+    core: int = 0
+    """The DLA core; 0 on the GPU."""
+    start_us: float = 0.0
+    """When it starts within one inference."""
+
+    @property
+    def unit(self) -> str:
+        """`dla0`, `dla1` or `gpu`."""
+        return f"dla{self.core}" if self.device == "dla" else self.device
 
     @property
     def busy_us(self) -> float:
@@ -148,6 +157,10 @@ class Prediction:
     """The whole network on the GPU, an order of magnitude; None if nobody asked."""
     shared_gbps: float = 0.0
     """What the DRAM gives both DLAs and the GPU together in GB/s; 0 if nothing is known of it."""
+    split: bool = False
+    """Every region is an engine of its own, so that those of different devices overlap."""
+    notes: tuple[str, ...] = ()
+    """What became of wishes, in sentences."""
 
     @property
     def layers(self) -> tuple[LayerPrediction, ...]:
@@ -156,13 +169,20 @@ class Prediction:
 
     @property
     def total_us(self) -> float:
-        """Latency of one inference, one region after the other."""
+        """Latency of one inference: one region after the other, or as the regions of a split network overlap."""
+        return max((region.start_us + region.us for region in self.regions), default=0.0)
+
+    @property
+    def work_us(self) -> float:
+        """Time that all regions take together; more than `total_us` where they overlap."""
         return sum(region.us for region in self.regions)
 
     @property
     def band(self) -> Band:
-        """Band of `total_us`; the bands of regions are taken to add up."""
-        return sum((region.band for region in self.regions), Band(0.0, 0.0))
+        """Band of `total_us`; the bands of regions are taken to add up along the way that takes longest."""
+        total = sum((region.band for region in self.regions), Band(0.0, 0.0))
+        share = self.total_us / self.work_us if self.work_us else 0.0
+        return Band(total.low * share, total.high * share)
 
     def device_us(self, device: str) -> float:
         """Busy time of one device, launches and reformats left out."""
@@ -181,9 +201,19 @@ class Prediction:
         with both DLAs at work, and a user who ran one alone got half of their sum (Deep-Learning-Accelerator-SW issue
         29): one DLA does not slow the other down below the limit of the DRAM.
         """
-        busy = {"dla": self.device_us("dla") / cores, "gpu": self.device_us("gpu"), "dram": self.dram_us}
+        busy = {"dla": self._dla_us(cores), "gpu": self.device_us("gpu"), "dram": self.dram_us}
         slowest = max(busy, key=lambda name: busy[name])
         return slowest, busy[slowest]
+
+    def _dla_us(self, cores: int) -> float:
+        """Time between inferences that the DLAs allow; a split network on both cores waits for the busier one."""
+        if not self.split or cores == 1:
+            return self.device_us("dla") / cores
+        busy = {region.unit: 0.0 for region in self.regions if region.device == "dla"}
+        for region in self.regions:
+            if region.device == "dla":
+                busy[region.unit] += region.busy_us
+        return max(busy.values(), default=0.0)
 
     @property
     def fps_one_dla(self) -> float:
@@ -192,7 +222,7 @@ class Prediction:
 
     @property
     def fps_two_dlas(self) -> float:
-        """Images a second with an instance of the network on each of both DLAs."""
+        """Images a second with an instance of the network on each of both DLAs, or with the network split over both."""
         return self._images_a_second(2)
 
     def _images_a_second(self, cores: int) -> float:

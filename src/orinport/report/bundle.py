@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from orinport.placement.placement import Placement
     from orinport.results import PrepareReport
 
-__all__ = ["prepare_document"]
+__all__ = ["parts_document", "prepare_document"]
 
 
 def prepare_document(report: PrepareReport) -> dict[str, Any]:
@@ -23,6 +23,7 @@ def prepare_document(report: PrepareReport) -> dict[str, Any]:
         "precision": report.after.precision.value,
         "files": list(report.files),
         "tail": _tail(report),
+        "parts": parts_document(report) if report.parts else None,
         "io": [edge.document() for edge in report.edges],
         "formats": _formats(report.after.placement),
         "rewrites": report.log.document(),
@@ -32,6 +33,28 @@ def prepare_document(report: PrepareReport) -> dict[str, Any]:
         "prediction": None if report.prediction is None else predict_document(report.prediction),
         "before": check_document(report.before),
         "after": check_document(report.after),
+    }
+
+
+def parts_document(report: PrepareReport) -> dict[str, Any]:
+    """`parts.json`: the engines in an order in which they can run, and what leads from one to the other."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "us": report.split_us,
+        "parts": [
+            {
+                "folder": f"parts/{part.folder}",
+                "device": part.device,
+                "core": part.core if part.device == "dla" else None,
+                "inputs": [
+                    {"name": name, "from": f"parts/{source}" if source else None} for name, source in part.inputs
+                ],
+                "outputs": list(part.outputs),
+                "start_us": part.start_us,
+                "us": part.us,
+            }
+            for part in report.parts
+        ],
     }
 
 

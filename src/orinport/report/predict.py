@@ -14,7 +14,7 @@ from orinport.words import count
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from orinport.predict.prediction import LayerPrediction, Prediction
+    from orinport.predict.prediction import LayerPrediction, Prediction, RegionPrediction
 
 __all__ = ["compare_text", "predict_csv", "predict_document", "predict_text", "time_text"]
 
@@ -48,10 +48,14 @@ def predict_document(prediction: Prediction) -> dict[str, Any]:
         "clocks": dict(prediction.clocks),
         "roof": {"peak": prediction.roof[0], "gbps": prediction.roof[1]},
         "transitions": prediction.transitions,
+        "split": prediction.split,
+        "notes": list(prediction.notes),
         "gpu_us": prediction.gpu_us,
         "regions": [
             {
                 "device": region.device,
+                "core": region.core,
+                "start_us": region.start_us,
                 "us": region.us,
                 "band_us": [region.band.low, region.band.high],
                 "launch_us": region.launch_us,
@@ -113,7 +117,8 @@ def predict_text(prediction: Prediction, style: Style = PLAIN, *, rows: int = _R
         "",
         f"one inference: {time_text(prediction.total_us)}"
         f" (between {time_text(prediction.band.low)} and {time_text(prediction.band.high)})",
-        f"queued: {_rate(prediction, 1)} on one DLA, {_rate(prediction, 2)} on two with an instance each",
+        _queued(prediction),
+        *(clean(note) for note in prediction.notes),
         *_regions(prediction),
         "",
         *_table(prediction, rows),
@@ -122,6 +127,12 @@ def predict_text(prediction: Prediction, style: Style = PLAIN, *, rows: int = _R
         lines += ["", f"{style.bold(finding.code)} {clean(finding.message)}", f"  help: {clean(finding.help)}"]
     lines += ["", _CAVEAT]
     return "\n".join(lines) + "\n"
+
+
+def _queued(prediction: Prediction) -> str:
+    if prediction.split:
+        return f"queued: {_rate(prediction, 2)}, each going over both DLA cores; every region is an engine of its own"
+    return f"queued: {_rate(prediction, 1)} on one DLA, {_rate(prediction, 2)} on two with an instance each"
 
 
 def _rate(prediction: Prediction, cores: int) -> str:
@@ -138,14 +149,21 @@ def _own_constants(prediction: Prediction) -> list[str]:
 
 def _regions(prediction: Prediction) -> list[str]:
     shown = prediction.regions[:16]
-    lines = [
-        f"  {region.device}: {time_text(region.us)}, of it launch {time_text(region.launch_us)}, reformat"
-        f" {time_text(region.reformat_us)}; {count(len(region.layers), 'layer')}"
-        for region in shown
-    ]
+    lines = [f"  {_where(region, split=prediction.split)}: {_costs(region)}" for region in shown]
     if len(prediction.regions) > len(shown):
         lines.append(f"  and {len(prediction.regions) - len(shown)} more regions")
     return lines
+
+
+def _where(region: RegionPrediction, *, split: bool) -> str:
+    return f"{region.unit} from {time_text(region.start_us)} on" if split else region.device
+
+
+def _costs(region: RegionPrediction) -> str:
+    return (
+        f"{time_text(region.us)}, of it launch {time_text(region.launch_us)}, reformat {time_text(region.reformat_us)};"
+        f" {count(len(region.layers), 'layer')}"
+    )
 
 
 def _table(prediction: Prediction, rows: int) -> list[str]:

@@ -49,12 +49,12 @@ class StreamedWeights(Advice):
             if each.device == "dla" and each.bound is not Bound.MAC and each.bytes.weights > each.bytes.moved / 2
         ]
         us = sum(each.us for each in found)
-        if us < self.threshold * prediction.total_us:
+        if us < self.threshold * prediction.work_us:
             return
         read = sum(each.bytes.weights for each in found)
         yield self.finding(
             f"{count(len(found), 'layer')} read {read / 1e6:.1f} MB of weights for few positions: {us:.0f} us,"
-            f" {percent(us, prediction.total_us)} of the time.",
+            f" {percent(us, prediction.work_us)} of the time.",
             "Batch the products, so that every weight that is read is used more often.",
             value=round(us, 1),
             layers=found,

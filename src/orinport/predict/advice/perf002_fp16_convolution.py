@@ -43,11 +43,11 @@ class Fp16Convolution(Advice):
     def check(self, prediction: Prediction) -> Iterator[Finding]:
         found = [each for each in prediction.layers if each.engine is Engine.RUBIK and each.macs]
         us = sum(each.us for each in found)
-        if us < self.threshold * prediction.total_us:
+        if us < self.threshold * prediction.work_us:
             return
         yield self.finding(
             f"{count(len(found), 'FP16 convolution')} on Rubik, not on the INT8 pipelines: {us:.0f} us,"
-            f" {percent(us, prediction.total_us)} of the time.",
+            f" {percent(us, prediction.work_us)} of the time.",
             "Predict and prepare the network in INT8; keep FP16 for the layers that need it.",
             value=round(us, 1),
             layers=found,

@@ -44,11 +44,11 @@ class Transitions(Advice):
     def check(self, prediction: Prediction) -> Iterator[Finding]:
         regions = [region for region in prediction.regions if region.device == "dla"]
         us = sum(region.launch_us + region.reformat_us for region in regions)
-        if prediction.transitions == 0 or us < self.threshold * prediction.total_us:
+        if prediction.transitions == 0 or us < self.threshold * prediction.work_us:
             return
         yield self.finding(
             f"{count(prediction.transitions, 'transition')} and {count(len(regions), 'DLA region')} cost {us:.0f} us"
-            f" of launches and reformats, {percent(us, prediction.total_us)} of the time.",
+            f" of launches and reformats, {percent(us, prediction.work_us)} of the time.",
             "Bring the layers between the regions to the DLA, or give small regions to the GPU.",
             value=prediction.transitions,
         )

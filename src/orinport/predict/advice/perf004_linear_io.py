@@ -45,10 +45,10 @@ class LinearIo(Advice):
         us = sum(region.reformat_us for region in prediction.regions) + sum(
             region.linear_us for region in prediction.regions
         )
-        if us < self.threshold * prediction.total_us:
+        if us < self.threshold * prediction.work_us:
             return
         yield self.finding(
-            f"Linear inputs and outputs cost about {us:.0f} us, {percent(us, prediction.total_us)} of the time.",
+            f"Linear inputs and outputs cost about {us:.0f} us, {percent(us, prediction.work_us)} of the time.",
             "Ask for the formats of the DLA: int8:dla_hwc4 or int8:chw32 (fp16:chw16), as build.sh of a bundle does.",
             value=round(us, 1),
         )

@@ -45,11 +45,11 @@ class FewChannels(Advice):
             if each.device != "dla" or each.bound is not Bound.MAC or int(each.layer.attributes.get("groups", 1)) > 1:
                 continue
             channels = (each.layer.inputs[0].chw or (0, 0, 0))[0]
-            if channels * 2 > each.atom or each.us < self.threshold * prediction.total_us:
+            if channels * 2 > each.atom or each.us < self.threshold * prediction.work_us:
                 continue
             yield self.finding(
                 f"{each.layer.name} fills {channels} of {each.atom} channels of an atomic operation and takes"
-                f" {each.us:.0f} us, {percent(each.us, prediction.total_us)} of the time.",
+                f" {each.us:.0f} us, {percent(each.us, prediction.work_us)} of the time.",
                 "Feed an image as dla_hwc4, or fold space into channels before it.",
                 value=channels,
                 limit=each.atom,

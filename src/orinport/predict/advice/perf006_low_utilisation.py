@@ -49,12 +49,12 @@ class LowUtilisation(Advice):
             and each.mac_utilisation < 0.05
         ]
         us = sum(each.us for each in found)
-        if us < self.threshold * prediction.total_us:
+        if us < self.threshold * prediction.work_us:
             return
         macs = sum(each.macs for each in found)
         yield self.finding(
             f"{count(len(found), 'grouped convolution')} with {percent(macs, prediction.macs)} of the multiplications"
-            f" in {percent(us, prediction.total_us)} of the time.",
+            f" in {percent(us, prediction.work_us)} of the time.",
             "Prefer dense convolutions where accuracy allows it.",
             value=len(found),
             layers=found,

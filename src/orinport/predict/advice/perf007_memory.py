@@ -44,12 +44,12 @@ class Memory(Advice):
     def check(self, prediction: Prediction) -> Iterator[Finding]:
         found = [each for each in prediction.layers if each.device == "dla" and each.bound is Bound.MEMORY]
         us = sum(each.us for each in found)
-        if us < prediction.total_us / 2:
+        if us < prediction.work_us / 2:
             return
         moved = sum(each.bytes.moved for each in found)
         yield self.finding(
             f"{count(len(found), 'layer')} waiting for memory: {moved / 1e6:.0f} MB in {us:.0f} us,"
-            f" {percent(us, prediction.total_us)} of the time.",
+            f" {percent(us, prediction.work_us)} of the time.",
             "Keep tensors within the DLA's own 1 MiB: reduce the resolution early, build with --memPoolSize=dlaSRAM:1.",
             value=moved,
             layers=sorted(found, key=lambda each: -each.us)[:8],

@@ -41,10 +41,10 @@ class Launch(Advice):
 
     def check(self, prediction: Prediction) -> Iterator[Finding]:
         us = sum(region.launch_us for region in prediction.regions if region.device == "dla")
-        if us < prediction.total_us / 2:
+        if us < prediction.work_us / 2:
             return
         yield self.finding(
-            f"Launching takes {us:.0f} us, {percent(us, prediction.total_us)} of the time.",
+            f"Launching takes {us:.0f} us, {percent(us, prediction.work_us)} of the time.",
             "Put more work into one submission: a larger batch, or several products in one network.",
             value=round(us, 1),
         )

@@ -1,0 +1,186 @@
+"""`--cores 2`, from the network to the parts in the bundle."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import orinport
+from orinport.cli import main
+from orinport.errors import OrinportError
+from orinport.report.predict import predict_document, predict_text
+from values import HOSTILE
+
+
+def branches(*, erf: bool = False, size: int = 64, depth: int = 4) -> onnx.ModelProto:
+    """Two branches of convolutions behind a stem, joined by a sum; with `erf` the second holds what the GPU runs."""
+    rng = np.random.default_rng(0)
+    nodes: list[onnx.NodeProto] = []
+    weights: list[onnx.TensorProto] = []
+
+    def conv(source: str, channels: int, result: str) -> str:
+        weight = (rng.standard_normal((64, channels, 3, 3)) * 0.05).astype(np.float32)
+        weights.append(numpy_helper.from_array(weight, f"{result}/w"))
+        nodes.append(helper.make_node("Conv", [source, f"{result}/w"], [result], name=result, pads=[1, 1, 1, 1]))
+        return result
+
+    stem = conv("image", 3, f"stem {HOSTILE}")
+    ends = []
+    for branch in "ab":
+        tensor = stem
+        for number in range(depth):
+            tensor = conv(tensor, 64, f"{branch}{number}")
+            if erf and branch == "b" and number == 1:
+                nodes.append(helper.make_node("Erf", [tensor], ["erf"], name="erf"))
+                tensor = "erf"
+        ends.append(tensor)
+    nodes.append(helper.make_node("Add", ends, ["sum"], name="sum"))
+    conv("sum", 64, "result")
+    graph = helper.make_graph(
+        nodes,
+        "branches",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 3, size, size])],
+        [helper.make_tensor_value_info("result", TensorProto.FLOAT, [1, 64, size, size])],
+        weights,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def run(path: Path, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    import onnxruntime as ort
+
+    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+    names = [each.name for each in session.get_outputs()]
+    given = {each.name: feeds[each.name] for each in session.get_inputs()}
+    return dict(zip(names, session.run(names, given), strict=True))
+
+
+def options(folder: Path) -> list[str]:
+    text = (folder / "build.sh").read_text().split("set -- ")[1]
+    return shlex.split(text.replace("\\\n", " "), comments=True)
+
+
+@pytest.mark.parametrize("erf", [False, True])
+def test_the_parts_together_are_the_network(tmp_path: Path, erf: bool) -> None:
+    report = orinport.prepare(branches(erf=erf), output=tmp_path / "b", cores=2)
+    assert not [note for note in report.notes if "not split" in note], report.notes
+    document = json.loads((tmp_path / "b/parts.json").read_text())
+    assert document == json.loads((tmp_path / "b/report.json").read_text())["parts"]
+    devices = [(part["device"], part["core"]) for part in document["parts"]]
+    assert {("dla", 0), ("dla", 1)} <= set(devices)
+    assert (("gpu", None) in devices) is erf
+    image = np.random.default_rng(1).standard_normal((1, 3, 64, 64)).astype(np.float32)
+    made: dict[str, np.ndarray] = {"image": image}
+    folders: list[str] = []
+    for part in document["parts"]:
+        for entry in part["inputs"]:
+            assert entry["from"] in (None, *folders), "a part reads what is not there yet"
+        results = run(tmp_path / "b" / part["folder"] / "model.onnx", made)
+        assert list(results) == part["outputs"]
+        made |= results
+        folders.append(part["folder"])
+    whole = run(tmp_path / "b/model.onnx", {"image": image})
+    np.testing.assert_allclose(made["result"], whole["result"], rtol=1e-5, atol=1e-5)
+
+
+def test_every_part_is_a_bundle_for_its_device(tmp_path: Path) -> None:
+    orinport.prepare(branches(erf=True), output=tmp_path / "b", cores=2)
+    document = json.loads((tmp_path / "b/parts.json").read_text())
+    formats: dict[str, str] = {}
+    for part in document["parts"]:
+        folder = tmp_path / "b" / part["folder"]
+        given = options(folder)
+        core = [word for word in given if word.startswith("--useDLACore")]
+        assert core == ([] if part["device"] == "gpu" else [f"--useDLACore={part['core']}"])
+        assert ("--directIO" in given) is (part["device"] == "dla")
+        assert "--allowGPUFallback" not in given
+        record = json.loads((folder / "report.json").read_text())
+        assert set(record["files"]) == {path.name for path in folder.iterdir()}
+        for edge in record["formats"]["inputs"]:
+            source = next(entry["from"] for entry in part["inputs"] if entry["name"] == edge["name"])
+            assert source is None or edge["format"] == formats[edge["name"]], "something would have to convert it"
+        formats |= {edge["name"]: edge["format"] for edge in record["formats"]["outputs"]}
+    script = (tmp_path / "b/build_parts.sh").read_text()
+    assert [line.split()[1] for line in script.splitlines() if line.startswith("sh ")] == [
+        f"{part['folder']}/build.sh" for part in document["parts"]
+    ]
+
+
+def test_int8_parts_have_the_scales(tmp_path: Path) -> None:
+    tensors = ["image", f"stem {HOSTILE}", "sum", "result", *(f"{b}{n}" for b in "ab" for n in range(4))]
+    scales = {"tensors": {name: {"scale": 0.05} for name in tensors}}
+    (tmp_path / "scales.json").write_text(json.dumps(scales))
+    orinport.prepare(
+        branches(size=512), output=tmp_path / "b", cores=2, precision="int8", scales=tmp_path / "scales.json"
+    )
+    document = json.loads((tmp_path / "b/parts.json").read_text())
+    for part in document["parts"]:
+        folder = tmp_path / "b" / part["folder"]
+        assert (folder / "calibration.cache").read_text() == (tmp_path / "b/calibration.cache").read_text()
+        given = options(folder)
+        assert "--calib=calibration.cache" in given
+        assert not [word for word in given if word.startswith("--outputIOFormats=fp16")] or "stem" in str(
+            part["outputs"]
+        )
+
+
+def test_the_prediction_of_a_split_network() -> None:
+    single = orinport.predict(branches(size=512))
+    split = orinport.predict(branches(size=512), cores=2)
+    assert split.split
+    assert not single.split
+    assert {region.unit for region in split.regions} == {"dla0", "dla1"}
+    assert split.total_us < 0.8 * single.total_us
+    assert split.work_us > split.total_us
+    assert split.band.low < split.total_us < split.band.high
+    by_unit: dict[str, float] = {}
+    for region in split.regions:
+        assert region.start_us >= by_unit.get(region.unit, 0.0), "a device runs two regions at once"
+        by_unit[region.unit] = region.start_us + region.us
+    assert split.fps_two_dlas <= single.fps_two_dlas, "instances side by side are never slower in the long run"
+    document = predict_document(split)
+    assert [region["core"] for region in document["regions"]] == [region.core for region in split.regions]
+    assert "dla1 from" in predict_text(split)
+
+
+def test_a_chain_is_not_split_and_says_so(tmp_path: Path) -> None:
+    graph = branches(depth=0)
+    prediction = orinport.predict(graph, cores=2)
+    assert not prediction.split
+    assert "not split" in predict_text(prediction)
+    report = orinport.prepare(graph, output=tmp_path / "b", cores=2)
+    assert any("not split" in note for note in report.notes)
+    assert not (tmp_path / "b/parts").exists()
+
+
+def test_wishes_name_cores_and_old_parts_go(tmp_path: Path) -> None:
+    model = tmp_path / "net.onnx"
+    onnx.save(branches(), model)
+    arguments = ["prepare", str(model), "-o", str(tmp_path / "b"), "--force"]
+    assert main([*arguments, "--cores", "2", "--keep", "b1=dla0", "--keep", "a1=dla1"]) == 0
+    document = json.loads((tmp_path / "b/parts.json").read_text())
+    on = {name: part["core"] for part in document["parts"] for name in part["outputs"]}
+    assert len(set(on.values())) == 2
+    (tmp_path / "b/parts/note.txt").write_text("a user's own")
+    assert main(arguments) == 0
+    assert not (tmp_path / "b/parts.json").exists()
+    assert not (tmp_path / "b/parts").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"cores": 3}, "2 DLA cores"),
+        ({"cores": 0}, "2 DLA cores"),
+        ({"keep": {"a1": "dla1"}}, "--cores 2"),
+    ],
+)
+def test_what_cannot_be(given: dict[str, object], says: str) -> None:
+    with pytest.raises(OrinportError, match=says):
+        orinport.predict(branches(), **given)  # type: ignore[arg-type]
