@@ -37,10 +37,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class SheetLayer:
-    """A convolution of a square map, with what is fused behind it.
-
-    `outputs_again`: part of the output channels that the fused pooling shrinks; None for all of them.
-    """
+    """A convolution of a square map, with what is fused behind it."""
 
     channels: int
     size: int
@@ -59,11 +56,8 @@ class SheetLayer:
 
 @dataclass(frozen=True, slots=True)
 class SheetTime:
-    """Traffic in KiB, and cycles."""
+    """DRAM traffic in KiB, and cycles."""
 
-    input_kib: float
-    weights_kib: float
-    output_kib: float
     dram_kib: float
     dram_cycles: float
     mac_cycles: float
@@ -97,9 +91,7 @@ def sheet_time(layer: SheetLayer, sheet: Sheet, machine: Machine | None = None) 
     if least_weights >= machine.buffer_kib:
         least_weights = machine.buffer_kib / 2
     moved = _traffic(layer, sheet, machine, read, least_rows, written, weights, least_weights)
-    return SheetTime(
-        read, weights, written, moved, ceil(moved / machine.dram_gbps * machine.mhz), _mac_cycles(layer, sheet, machine)
-    )
+    return SheetTime(moved, ceil(moved / machine.dram_gbps * machine.mhz), _mac_cycles(layer, sheet, machine))
 
 
 def _written(layer: SheetLayer, outputs: int) -> float:

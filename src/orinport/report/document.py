@@ -6,15 +6,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from orinport.errors import OrinportError
-from orinport.files import decode_json
+from orinport.files import decode_json, read_bounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 __all__ = ["read_report", "reading_report"]
-
-_LARGEST = 1 << 28
 
 
 def read_report(path: Path) -> dict[str, Any]:
@@ -23,9 +21,7 @@ def read_report(path: Path) -> dict[str, Any]:
     try:
         if file.exists() and not file.is_file():
             raise OrinportError(f"{str(file)!r} is no plain file.", "Give a bundle's folder.")
-        if file.stat().st_size > _LARGEST:
-            raise OrinportError(f"{str(file)!r} is too large for a report.")
-        document = decode_json(file.read_bytes())
+        document = decode_json(read_bounded(file))
     except OSError as error:
         raise OrinportError(f"{str(file)!r} cannot be read: {error.strerror}.", "Give a bundle's folder.") from error
     except ValueError as error:
