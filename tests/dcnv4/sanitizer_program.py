@@ -11,7 +11,7 @@ import torch
 
 from orinport.dcnv4 import cuda
 from orinport.dcnv4.arguments import Geometry
-from orinport.dcnv4.cuda_plan import CONFIGURATIONS
+from orinport.dcnv4.cuda_plan import CONFIGURATIONS, Kernel
 
 
 def on_gpu(*shape: int, dtype: torch.dtype = torch.float16) -> torch.Tensor:
@@ -47,6 +47,13 @@ def main() -> None:
                 for deterministic in (False, True):
                     cuda.dcnv4_backward_cuda(gradient, value, vectors, geometry, deterministic=deterministic)
                     launches += 1
+    # Enough rows a block for the rings of streams to turn.
+    geometry = Geometry(4, 16)
+    value, vectors = on_gpu(132, 80, 11, geometry.channels), on_gpu(132, 80, 11, geometry.width)
+    for number, configuration in enumerate(CONFIGURATIONS, 1):
+        if configuration.kernel is Kernel.STREAM:
+            cuda.dcnv4_cuda(value, vectors, geometry, configuration=number)
+            launches += 1
     levels = torch.tensor([[8, 9], [4, 5]]).cuda()
     starts = torch.tensor([0, 72]).cuda()
     for channels in (16, 3):

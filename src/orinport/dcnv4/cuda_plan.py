@@ -211,7 +211,7 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     Configuration(_S, 32, threads=512, tile_columns=40, halo=4, resident=512),
     Configuration(_S, 32, threads=512, tile_columns=20, halo=4, resident=512),
     Configuration(_S, 16, threads=512, halo=4, resident=512),
-    Configuration(_S, 32, threads=448, halo=4, resident=512),
+    Configuration(_S, 32, threads=384, halo=4, resident=512),
 )
 """Ids are positions, counted from 1."""
 
@@ -250,7 +250,7 @@ _STREAM_BYTES = 256 + 8 * (_RING_ROWS + 16)
 """Shared memory of a stream beside its rows: two pixels and barriers."""
 _INT32 = 1 << 31
 _HOPPER_SHARED_BYTES = 232448
-"""Shared memory of a block on sm_90; earlier architectures have less, and their kernels are built for 448 threads."""
+"""Shared memory of a block on sm_90; earlier architectures have less, and their kernels are built for 384 threads."""
 _SLAB = 128
 
 
@@ -324,7 +324,7 @@ def plan(p: Params, value: ElementType, offset: ElementType, c: Configuration, l
     d.channels = make_divisor(p.group_channels)
     if c.kernel is Kernel.DIRECT:
         return _plan_direct(p, value, offset, c, d, width)
-    if c.threads > 448 and limits.shared_bytes < _HOPPER_SHARED_BYTES:
+    if c.threads > 384 and limits.shared_bytes < _HOPPER_SHARED_BYTES:
         return None
     if not unrolled(p, offset) or c.split > 1 or width < 16 or p.offset_scale < 0 or wide(p, value):
         return None

@@ -18,9 +18,9 @@ namespace dcnv4 {
 constexpr int kDirectThreads = 512;
 constexpr int kSlabBytes = 128;
 
-// Before Hopper the compiler needs more registers for the same kernels; plan.h then keeps blocks to 448 threads.
+// Before Hopper the compiler needs more registers for the same kernels; plan.h then keeps blocks to 384 threads.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-#define ORINPORT_RESIDENT(threads) ((threads) < 448 ? (threads) : 448)
+#define ORINPORT_RESIDENT(threads) ((threads) < 384 ? (threads) : 384)
 #else
 #define ORINPORT_RESIDENT(threads) (threads)
 #endif

@@ -91,7 +91,7 @@ constexpr Configuration kConfigurations[] = {
     {kStream, 32, 1, 512, 1, 1, 40, 0, 0, 4, 512},  // large images
     {kStream, 32, 1, 512, 1, 1, 20, 0, 0, 4, 512},  //
     {kStream, 16, 1, 512, 1, 1, 0, 0, 0, 4, 512},  // groups of 8, 24, ... channels, and int8
-    {kStream, 32, 1, 448, 1, 1, 0, 0, 0, 4, 512},  // before sm_90
+    {kStream, 32, 1, 384, 1, 1, 0, 0, 0, 4, 512},  // before sm_90
 };
 // What choose() falls back to, as ids.
 constexpr int kScalarId = 1, kNarrowId = 2, kPlainId = 4, kSplitId = 6;
@@ -201,7 +201,7 @@ inline bool plan(const Params& p, int value, int offset, const Configuration& c,
     }
     // Slabs of 128 bytes; taps must lie in rising order, and sizes fit 32 bits.
     const int row_bytes = channels_of(p) * size;
-    if (c.threads > 448 && limits.shared_bytes < kHopperSharedBytes) return false;
+    if (c.threads > 384 && limits.shared_bytes < kHopperSharedBytes) return false;
     if (!unrolled(p, offset) || c.split > 1 || bytes < 16 || p.offset_scale < 0.0F || wide(p, value)) return false;
     if (queries * std::max(8, p.offset_stride * bytes_of(offset)) * c.images >= limit) return false;
     if (value != kF32 && bytes > 32) return false;
