@@ -8,6 +8,7 @@ import io
 import json
 import random
 import time
+import tracemalloc
 from pathlib import Path
 from typing import NamedTuple
 
@@ -483,6 +484,23 @@ def test_damaged_and_interleaved_logs_do_not_break_it() -> None:
         report = read(data.decode("utf-8", "replace"))
         json.dumps(log_document("log", report, None))
         assert "\x1b" not in log_text("log", report, None)
+
+
+def test_a_line_without_end_takes_no_memory(tmp_path: Path) -> None:
+    """256 MiB of zeros in one line, as a file with a hole; then a line that counts."""
+    log = tmp_path / "hole.log"
+    with log.open("wb") as file:
+        file.truncate(1 << 28)
+        file.seek(0, 2)
+        file.write(b"\nMatMul is unsupported on DLA, relax constraints or use Convolution layer instead.\n")
+    tracemalloc.start()
+    with log.open(errors="replace") as lines:
+        report = read_log(lines)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert report.lines == 2
+    assert [finding.kind.id for finding in report.findings] == ["MSG14"]
+    assert most < 1 << 20
 
 
 def test_long_lines_are_cut() -> None:

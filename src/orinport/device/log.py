@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
+from io import TextIOBase
 from typing import TYPE_CHECKING
 
 from orinport.rules.catalogue import rules
@@ -19,7 +20,7 @@ from orinport.targets.catalogue import log_messages
 from orinport.targets.toml import read_toml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 __all__ = ["LogClass", "LogFinding", "LogReport", "log_classes", "read_log", "rule_codes"]
 
@@ -216,15 +217,24 @@ def _literal(alternative: str) -> str:
     return max(plain.split("\0"), key=len)
 
 
+def _bounded(file: TextIOBase) -> Iterator[str]:
+    """The beginning of every line."""
+    while line := file.readline(_LONGEST):
+        rest = line
+        while len(rest) == _LONGEST and not rest.endswith("\n"):
+            rest = file.readline(_LONGEST)
+        yield line
+
+
 @cache
 def _by_literal() -> tuple[tuple[str, LogClass], ...]:
     return tuple((literal, kind) for kind in log_classes() for literal in kind.literals)
 
 
 def read_log(lines: Iterable[str]) -> LogReport:
-    """Read a log line by line; memory does not grow with its length."""
+    """Read a log line by line; memory grows neither with its length nor, if it is a file, with that of a line."""
     reader = _Reader()
-    for line in lines:
+    for line in _bounded(lines) if isinstance(lines, TextIOBase) else lines:
         reader.number += 1
         if reader.listed or any(token in line for token in _TOKENS):
             reader.read(line[:_LONGEST].rstrip("\r\n"))
