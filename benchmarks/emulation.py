@@ -28,7 +28,7 @@ from orinport.precision.calibrate import CalibrationOptions
 from orinport.precision.emulate import Arithmetic, arithmetic_of, emulate
 from orinport.precision.emulate_measure import Runner, restrict, with_outputs
 from orinport.quantization import Int8Options, quantize_model
-from orinport.rewrites.proof import random_inputs
+from orinport.rewrites.random_inputs import random_inputs
 from orinport.rules.finding import Verdict
 from reference_networks import build_resnet50
 

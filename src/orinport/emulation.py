@@ -16,7 +16,8 @@ from orinport.precision.emulate_measure import measure
 from orinport.precision.scales import Scales
 from orinport.precision.sensitivity import rank
 from orinport.rewrites.edges import board_feed, moved_inputs
-from orinport.rewrites.proof import NotProvableError, random_inputs
+from orinport.rewrites.random_inputs import random_inputs
+from orinport.rewrites.runner import NotProvableError
 from orinport.rules.finding import Verdict
 from orinport.targets.target import Precision
 

@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from orinport.errors import OrinportError
 from orinport.model.save import copy_model
-from orinport.rewrites.proof import type_problem
+from orinport.rewrites.valid import type_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

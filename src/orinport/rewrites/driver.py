@@ -20,11 +20,14 @@ from orinport.errors import OrinportError
 from orinport.model.model import Model
 from orinport.rewrites.builder import Builder, Names, RefusedError
 from orinport.rewrites.context import MOVERS, CostLimit, RewriteContext, label
+from orinport.rewrites.cost import macs
 from orinport.rewrites.log import Applied, Proof, Refused, RewriteLog, RolledBack
 from orinport.rewrites.opset import RAISED, RaiseOpset, raise_refusal
 from orinport.rewrites.piece import Digests, Piece, cut, in_order, run_time_inputs
-from orinport.rewrites.proof import NotProvableError, macs, prove, require_valid
+from orinport.rewrites.proof import prove
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
+from orinport.rewrites.runner import NotProvableError
+from orinport.rewrites.valid import require_valid
 from orinport.targets.target import Precision
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from orinport.model.save import copy_model
 from orinport.rewrites.builder import Names
 from orinport.rewrites.catalogue._movers import MOVERS
 from orinport.rewrites.context import RewriteContext, label
-from orinport.rewrites.proof import macs
+from orinport.rewrites.cost import macs
 from orinport.rewrites.rewrite import Refusal
 
 if TYPE_CHECKING:

@@ -19,283 +19,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from orinport.errors import OrinportError, first_line
-from orinport.model.runtime import open_session
+from orinport.errors import OrinportError
+from orinport.rewrites.cost import RECURRENT, accumulate_length, dims_of, macs
 from orinport.rewrites.log import Proof, VerifyReport, VerifyRow
 from orinport.rewrites.piece import embedded
-from orinport.rewrites.runnable import runnable
+from orinport.rewrites.random_inputs import random_array, random_inputs
+from orinport.rewrites.runner import NotProvableError, Runner, runnable_piece
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    import onnx
     from numpy.typing import NDArray
 
     from orinport.rewrites.edges import EdgeMapping
     from orinport.rewrites.piece import Piece
+    from orinport.rewrites.runner import Arrays
 
-__all__ = [
-    "NotProvableError",
-    "accumulate_length",
-    "compare_models",
-    "macs",
-    "prove",
-    "random_inputs",
-    "require_valid",
-    "type_problem",
-]
-
-Arrays = dict[str, "NDArray[Any]"]
+__all__ = ["compare_models", "prove"]
 
 _LARGE_MACS = 1 << 26
 _BYTES_AT_ONCE = 1 << 30
 _PROTO_BYTES = 1 << 30
-
-
-class NotProvableError(Exception):
-    """Neither ONNX Runtime nor onnx.reference can run the piece."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Range:
-    low: float | None = None
-    high: float | None = None
-
-
-# ---------------------------------------------------------------------------------------------- inputs
-
-_RANGE_AFTER = {
-    "Relu": _Range(0.0),
-    "Abs": _Range(0.0),
-    "Sqrt": _Range(0.0),
-    "Exp": _Range(0.0),
-    "Softplus": _Range(0.0),
-    "Sigmoid": _Range(0.0, 1.0),
-    "HardSigmoid": _Range(0.0, 1.0),
-    "Softmax": _Range(0.0, 1.0),
-    "Tanh": _Range(-1.0, 1.0),
-    "Erf": _Range(-1.0, 1.0),
-    "Sin": _Range(-1.0, 1.0),
-    "Cos": _Range(-1.0, 1.0),
-}
-"""What an operator's output lies in."""
-
-_KEEPS_RANGE = frozenset(
-    {
-        "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Dropout", "MaxPool", "AveragePool",
-        "GlobalAveragePool", "GlobalMaxPool", "ReduceMean", "ReduceMax", "Slice", "Split", "Gather", "Expand", "Tile",
-        "DepthToSpace", "SpaceToDepth",
-    }
-)  # fmt: skip
-
-_RANGE_FOR = {
-    ("Sqrt", 0): _Range(0.0),
-    ("Log", 0): _Range(0.05),
-    ("Pow", 0): _Range(0.05),
-    ("Div", 1): _Range(0.05),
-    ("Reciprocal", 0): _Range(0.05),
-}
-"""What an operator asks of an input, where random numbers would only make NaN."""
-
-
-def plausible_range(value: ir.Value) -> tuple[float | None, float | None]:
-    """Bounds of a run-time value, from what makes it and from what reads it; None where nothing bounds it."""
-    current: ir.Value | None = value
-    low = high = None
-    for _ in range(16):
-        producer = None if current is None else current.producer()
-        if producer is None:
-            break
-        if producer.op_type in _RANGE_AFTER:
-            found = _RANGE_AFTER[producer.op_type]
-            low, high = found.low, found.high
-            break
-        if producer.op_type not in _KEEPS_RANGE or not producer.inputs:
-            break
-        current = producer.inputs[0]
-    for use in value.uses():
-        asked = _RANGE_FOR.get((use.node.op_type, use.idx))
-        if asked is not None and asked.low is not None:
-            low = max(asked.low, low or 0.0)
-    return low, high
-
-
-def _index_bound(value: ir.Value) -> int:
-    """Integers below this are indices that every reader of the value takes."""
-    bounds = [8]
-    for use in value.uses():
-        if use.node.op_type in ("Gather", "GatherElements", "ScatterElements") and use.idx == 1:
-            data = use.node.inputs[0]
-            axis = use.node.attributes["axis"].as_int() if "axis" in use.node.attributes else 0
-            if data is not None and data.shape is not None and isinstance(data.shape[axis], int):
-                bounds.append(int(data.shape[axis]))  # type: ignore[arg-type]
-    return max(1, min(bounds))
-
-
-def random_inputs(values: Sequence[ir.Value], rng: np.random.Generator, *, scale: float = 1.0) -> Arrays:
-    """Random arrays for run-time values, within their plausible ranges, by the name of each value."""
-    return {value.name or "": _random(value, rng, scale) for value in values}
-
-
-def _random(value: ir.Value, rng: np.random.Generator, scale: float) -> NDArray[Any]:
-    assert value.shape is not None
-    assert value.dtype is not None
-    shape = tuple(int(dim) for dim in value.shape)  # type: ignore[arg-type]
-    if value.dtype == ir.DataType.STRING:
-        raise NotProvableError("text inputs have no random values")
-    dtype = np.dtype(value.dtype.numpy())
-    if dtype == np.bool_:
-        return rng.integers(0, 2, shape).astype(np.bool_)
-    if np.issubdtype(dtype, np.integer):
-        return rng.integers(0, min(_index_bound(value), 100), shape).astype(dtype)
-    low, high = plausible_range(value)
-    if low is not None and high is not None:
-        return rng.uniform(low, high, shape).astype(dtype)
-    array = np.asarray(rng.standard_normal(shape, np.float32) * np.float32(scale))
-    if low is not None:
-        np.abs(array, out=array)
-        array += np.float32(low)
-    result: NDArray[Any] = array.astype(dtype)
-    return result
-
-
-def _spoil(arrays: Arrays, number: float, rng: np.random.Generator) -> Arrays:
-    """A copy in which one element of every floating-point input is `number`."""
-    spoiled = {}
-    for name, array in arrays.items():
-        spoiled[name] = array
-        if array.size and not np.issubdtype(array.dtype, np.integer) and array.dtype != np.bool_:
-            spoiled[name] = array.copy()
-            spoiled[name].reshape(-1)[rng.integers(array.size)] = number
-    return spoiled
-
-
-def _filled(array: NDArray[Any], number: float) -> NDArray[Any]:
-    return np.full_like(array, number) if _is_float(array.dtype) else array
-
-
-# ---------------------------------------------------------------------------------------------- running
-
-
-class _Runner:
-    """A model in ONNX Runtime, nothing optimised; in onnx.reference where that cannot run it."""
-
-    def __init__(self, source: bytes | str, proto: Callable[[], Any] | None = None, *, threads: int = 1) -> None:
-        self._session: Any = None
-        self._reference: Any = None
-        self._proto = proto
-        self.engine = "onnxruntime"
-        try:
-            self._session = open_session(source, threads=threads, optimise=False, arena=False)
-        except Exception as error:
-            self._fall_back(error)
-
-    def run(self, feeds: Mapping[str, NDArray[Any]], outputs: Sequence[str]) -> list[NDArray[Any]]:
-        """The outputs by name; NotProvableError if no engine can run the model."""
-        if self._session is not None:
-            try:
-                return list(self._session.run(list(outputs), dict(feeds)))
-            except Exception as error:
-                self._fall_back(error)
-        try:
-            with np.errstate(all="ignore"):
-                return [np.asarray(array) for array in self._reference.run(list(outputs), dict(feeds))]
-        except Exception as error:
-            raise NotProvableError(f"no engine runs it: {first_line(error)}") from error
-
-    def fall_back(self) -> None:
-        """To onnx.reference, if that is not the engine already."""
-        if self._session is not None:
-            self._fall_back(NotProvableError("the other piece cannot be run in it"))
-
-    def _fall_back(self, error: Exception) -> None:
-        if self._proto is None:
-            raise NotProvableError(f"ONNX Runtime cannot run it: {first_line(error)}") from error
-        from onnx.reference import ReferenceEvaluator
-
-        try:
-            self._reference = ReferenceEvaluator(self._proto())
-        except Exception as second:
-            raise NotProvableError(
-                f"ONNX Runtime cannot run it ({first_line(error)}), nor can onnx.reference ({first_line(second)})"
-            ) from second
-        self._session = None
-        self.engine = "onnx.reference"
-
-
-def _runnable(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """`runnable`; raises NotProvableError where that cannot be done."""
-    try:
-        return runnable(proto)
-    except OrinportError as error:
-        raise NotProvableError(error.message) from error
-
-
-# ---------------------------------------------------------------------------------------------- cost
-
-_SUMS = frozenset(
-    {
-        "GlobalAveragePool",
-        "ReduceL1",
-        "ReduceL2",
-        "ReduceLogSum",
-        "ReduceLogSumExp",
-        "ReduceMean",
-        "ReduceSum",
-        "ReduceSumSquare",
-    }
-)
-_RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
-"""ONNX Runtime clips what enters their activations, so that infinities and NaN come out as numbers here and there."""
-
-
-def accumulate_length(node: ir.Node) -> int:
-    """How many terms one output element of `node` sums up."""
-    source = node.inputs[0] if node.inputs else None
-    weights = node.inputs[1] if len(node.inputs) > 1 else None
-    if source is None:
-        return 1
-    dims = _dims(source)
-    if node.op_type in ("Conv", "ConvTranspose") and weights is not None:
-        kernel = _dims(weights)
-        return max(1, prod(kernel[1:]) if node.op_type == "Conv" else dims[1] * prod(kernel[2:]))
-    if node.op_type == "MatMul":
-        return max(1, dims[-1] if dims else 1)
-    if node.op_type == "Gemm":
-        transposed = node.attributes["transA"].as_int() if "transA" in node.attributes else 0
-        return max(1, dims[-2] if transposed else dims[-1])
-    if node.op_type == "Einsum":
-        return max(1, *dims)
-    if node.op_type in _RECURRENT and weights is not None and node.inputs[2] is not None:
-        return max(1, _dims(weights)[-1] + _dims(node.inputs[2])[-1])
-    if node.op_type == "AveragePool":
-        return prod(node.attributes["kernel_shape"].as_ints())
-    if node.op_type in ("Softmax", "LogSoftmax"):
-        return max(dims, default=1)
-    if node.op_type in _SUMS:
-        return max(1, prod(dims) // max(1, prod(_dims(node.outputs[0]))))
-    return 1
-
-
-def macs(node: ir.Node) -> int:
-    """Multiply-accumulates of `node`, or its elements if it has none."""
-    result = node.outputs[0] if node.outputs else None
-    volume = 0 if result is None else prod(_dims(result))
-    if node.op_type == "ConvTranspose":
-        weights = node.inputs[1]
-        source = node.inputs[0]
-        return 0 if weights is None or source is None else prod(_dims(source)) * prod(_dims(weights)[1:])
-    if node.op_type in _RECURRENT:
-        sequence, *matrices = (() if value is None else _dims(value) for value in node.inputs[:3])
-        return prod(sequence[:2]) * sum(map(prod, matrices))
-    return volume * accumulate_length(node)
-
-
-def _dims(value: ir.Value) -> tuple[int, ...]:
-    if value.shape is None:
-        return ()
-    return tuple(dim if isinstance(dim, int) else 1 for dim in value.shape)
-
 
 _EPS = {ir.DataType.FLOAT16: 2.0**-10, ir.DataType.BFLOAT16: 2.0**-7, ir.DataType.DOUBLE: 2.0**-23}
 _FP32_EPS = 2.0**-23
@@ -322,10 +66,10 @@ def prove(before: Piece, after: Piece, *, seed: int, bound: float = 0.0, finite:
     `bound` is what the rewrite states as its own error; `finite` leaves out what is not. Raises NotProvableError if
     no engine runs them.
     """
-    old, new = _runnable(before.proto), _runnable(after.proto)
+    old, new = runnable_piece(before.proto), runnable_piece(after.proto)
     threads = 2 if _is_large(before, after) else 1
-    first = _Runner(old.SerializeToString(), lambda: old, threads=threads)
-    second = _Runner(new.SerializeToString(), lambda: new, threads=threads)
+    first = Runner(old.SerializeToString(), lambda: old, threads=threads)
+    second = Runner(new.SerializeToString(), lambda: new, threads=threads)
     tolerance = _tolerance(before, after)
     gain = max(_gain(before), _gain(after))
     rng = np.random.default_rng([seed, int.from_bytes(before.digest[:8], "little")])
@@ -334,7 +78,7 @@ def prove(before: Piece, after: Piece, *, seed: int, bound: float = 0.0, finite:
     if finite:
         cases = [case for case in cases if not case.special]
     for case in cases:
-        arrays = {names[value]: _random(value, rng, case.scale) for value in before.inputs}
+        arrays = {names[value]: random_array(value, rng, case.scale) for value in before.inputs}
         for number in case.spoilers:
             arrays = _spoil(arrays, number, rng)
         if case.filled is not None:
@@ -380,7 +124,7 @@ def _cases(before: Piece, after: Piece) -> list[_Case]:
     nodes = [*before.model.graph, *after.model.graph]
     if not before.inputs:
         return [_Case()]
-    if any(node.op_type in _RECURRENT for node in nodes):
+    if any(node.op_type in RECURRENT for node in nodes):
         return [_Case(), _Case(), _Case(scale=16.0)]
     open_maximum = any(node.op_type in _MAXIMA for node in nodes)
     spoilers = (np.inf,) if open_maximum else (np.inf, np.nan)
@@ -388,6 +132,21 @@ def _cases(before: Piece, after: Piece) -> list[_Case]:
         return [_Case(), _Case(spoilers=spoilers)]
     cases = [_Case(), *(_Case(spoilers=(number,)) for number in spoilers), _Case(scale=16.0)]
     return cases if open_maximum else [*cases, _Case(filled=-np.inf)]
+
+
+def _spoil(arrays: Arrays, number: float, rng: np.random.Generator) -> Arrays:
+    """A copy in which one element of every floating-point input is `number`."""
+    spoiled = {}
+    for name, array in arrays.items():
+        spoiled[name] = array
+        if array.size and not np.issubdtype(array.dtype, np.integer) and array.dtype != np.bool_:
+            spoiled[name] = array.copy()
+            spoiled[name].reshape(-1)[rng.integers(array.size)] = number
+    return spoiled
+
+
+def _filled(array: NDArray[Any], number: float) -> NDArray[Any]:
+    return np.full_like(array, number) if _is_float(array.dtype) else array
 
 
 def _is_large(before: Piece, after: Piece) -> bool:
@@ -484,7 +243,6 @@ def _is_float(dtype: np.dtype[Any]) -> bool:
 # ---------------------------------------------------------------------------------------------- whole networks
 
 _WHOLE = {ir.DataType.FLOAT16: 2.0**-5, ir.DataType.BFLOAT16: 2.0**-3}
-_CHECKED_BYTES = 1 << 16
 _WHOLE_FP32 = 2.0**-12
 
 
@@ -586,44 +344,6 @@ def _shaken(array: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
     return shaken
 
 
-def require_valid(model: ir.Model, original: ir.Model) -> None:
-    """Hold a rewritten network against the ONNX checker; RuntimeError if it fails where the original passes.
-
-    Weights take no part: large constants are shown to the checker as inputs.
-    """
-    problem = _checker_says(model)
-    if problem and not _checker_says(original):
-        raise RuntimeError(f"the rewritten network is not valid ONNX: {problem}")
-
-
-def type_problem(model: ir.Model) -> str:
-    """What ONNX's checker and type inference have against a network, in one line; empty if nothing."""
-    return _checker_says(model, types=True)
-
-
-def _checker_says(model: ir.Model, *, types: bool = False) -> str:
-    import onnx
-
-    graph = model.graph.clone()
-    for name, value in list(graph.initializers.items()):
-        tensor = value.const_value
-        if tensor is None or value.is_graph_output():
-            continue
-        if tensor.nbytes > _CHECKED_BYTES or isinstance(tensor, ir.ExternalTensor):
-            graph.initializers.pop(name)
-            if not value.is_graph_input():
-                graph.inputs.append(value)
-    bare = ir.Model(graph, ir_version=max(model.ir_version, 4), functions=list(model.functions.values()))
-    proto = ir.to_proto(bare)
-    try:
-        onnx.checker.check_model(proto)
-        if types:
-            onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True)
-    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        return first_line(error)
-    return ""
-
-
 def _graph_model(model: Any) -> ir.Model:
     return model if isinstance(model, ir.Model) else model.ir
 
@@ -661,15 +381,15 @@ def _require_fit(first: ir.Model, second: ir.Model, moved: Mapping[tuple[str, st
             )
         for name, value in ours.items():
             edge = moved.get((kind, name or ""))
-            want = _dims(value) if edge is None else edge.shape
+            want = dims_of(value) if edge is None else edge.shape
             if value.shape is None or value.dtype is None or not all(isinstance(dim, int) for dim in value.shape):
                 if kind == "input":
                     raise OrinportError(f"The shape of the input {name!r} is not known.", "Give it with --shapes.")
                 continue
-            if theirs[name].shape is not None and _dims(theirs[name]) != tuple(want):
+            if theirs[name].shape is not None and dims_of(theirs[name]) != tuple(want):
                 raise OrinportError(
                     f"The {kind} {name!r} has shape {list(want)} in one network"
-                    f" and {list(_dims(theirs[name]))} in the other."
+                    f" and {list(dims_of(theirs[name]))} in the other."
                 )
 
 
@@ -710,12 +430,12 @@ def _run_whole(
             value.const_value = embedded(value.const_value)
     nameless = ir.Model(graph, ir_version=max(model.ir_version, 4), functions=list(model.functions.values()))
     if size < _PROTO_BYTES:
-        runner = _Runner(_runnable(ir.to_proto(nameless)).SerializeToString(), threads=threads)
+        runner = Runner(runnable_piece(ir.to_proto(nameless)).SerializeToString(), threads=threads)
         return [runner.run(arrays, outputs) for arrays in feeds]
     with tempfile.TemporaryDirectory(prefix="orinport-") as folder:
         path = Path(folder) / "model.onnx"
         ir.save(nameless, path, external_data="model.onnx.data")
-        runner = _Runner(str(path), threads=threads)
+        runner = Runner(str(path), threads=threads)
         return [runner.run(arrays, outputs) for arrays in feeds]
 
 
@@ -728,14 +448,14 @@ def _first_difference(
         value
         for node in second.graph
         for value in node.outputs
-        if value.name in known and value.shape is not None and _dims(value) == _dims(known[value.name])
+        if value.name in known and value.shape is not None and dims_of(value) == dims_of(known[value.name])
     ]
     batch: list[str] = []
     size = 0
     for value in [*common, None]:
         if value is not None:
             batch.append(value.name or "")
-            size += prod(_dims(value)) * 8
+            size += prod(dims_of(value)) * 8
         if batch and (value is None or size > _BYTES_AT_ONCE):
             wants = _run_whole(_with_outputs(first, batch), feeds[:1], batch, 2)[0]
             haves = _run_whole(_with_outputs(second, batch), feeds[1:], batch, 2)[0]
