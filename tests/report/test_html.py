@@ -6,7 +6,6 @@ import copy
 import html
 import json
 import re
-import shutil
 import subprocess
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import orinport
+from browser import CHROMIUM, Browser
 from orinport.cli import main
 from orinport.errors import OrinportError
 from orinport.report.bundle import prepare_document
@@ -28,7 +28,6 @@ from orinport.report.markdown import report_markdown
 from orinport.report.trace import explorer_document, trace_document
 from values import HOSTILE
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
@@ -105,9 +104,7 @@ window.addEventListener("load", () => {
   (async () => {
     await settle();
     out.rows = rows().length;
-    let start = performance.now();
     click(us);
-    out.sort_ms = performance.now() - start;
     await settle();
     out.down = cells(us).filter(t => t !== "").map(Number);
     click(us);
@@ -125,15 +122,12 @@ window.addEventListener("load", () => {
     filter.value = "";
     const verdict = document.getElementById("verdict");
     verdict.value = "dla";
-    start = performance.now();
     verdict.dispatchEvent(new Event("change"));
-    out.filter_ms = performance.now() - start;
     await settle();
     out.verdicts = [...new Set(cells(2))];
     out.foreign = document.querySelectorAll("main script, main iframe, main img").length;
     out.drawings = document.querySelectorAll("main svg").length;
     out.dots = document.querySelectorAll("#roofline circle").length;
-    out.load_ms = performance.timing.domInteractive - performance.timing.navigationStart;
     out.problems = window.problems;
     const pre = document.createElement("pre");
     pre.id = "probe";
@@ -191,15 +185,97 @@ def test_the_page_lives_in_a_browser(document: dict[str, Any], tmp_path: Path) -
 
 @needs_chromium
 def test_five_thousand_layers(document: dict[str, Any], tmp_path: Path) -> None:
+    """In real time, the best of three: the page is there, sorts and filters."""
     page = report_html(many_layers(document, 5000))
     assert len(page.encode()) < 10_000_000
-    seen, console = browse(page, tmp_path)
-    assert seen["problems"] == []
-    assert "CONSOLE" not in console
-    assert seen["rows"] == 5000
-    assert seen["load_ms"] < 2000
-    assert seen["sort_ms"] < 2000
-    assert seen["filter_ms"] < 2000
+    clicks = """(() => {
+        const start = performance.now();
+        document.querySelectorAll("#layers thead button")[3].click();
+        const sorted = performance.now();
+        const verdict = document.getElementById("verdict");
+        verdict.value = "dla";
+        verdict.dispatchEvent(new Event("change"));
+        return [sorted - start, performance.now() - sorted];
+    })()"""
+    times = []
+    with Browser(tmp_path) as browser:
+        for _ in range(3):
+            loaded = browser.open(page, tmp_path)
+            times.append([1e3 * loaded, *browser.evaluate(clicks)])
+            assert browser.evaluate("JSON.parse(document.getElementById('data').textContent).rows.length") == 5000
+        assert browser.problems == []
+    assert [min(each) < 2000 for each in zip(*times, strict=True)] == [True] * 3, times
+
+
+@needs_chromium
+def test_the_keyboard_reaches_and_does_everything(document: dict[str, Any], tmp_path: Path) -> None:
+    focused = "document.activeElement.id || document.activeElement.textContent.trim().slice(0, 12)"
+    with Browser(tmp_path) as browser:
+        browser.open(report_html(document), tmp_path)
+        seen: list[str] = []
+        for _ in range(80):
+            browser.press("Tab")
+            if browser.evaluate("document.activeElement === document.body"):
+                break
+            seen.append(browser.evaluate(focused))
+            assert browser.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none", seen[-1]
+            if seen[-1] == "us":
+                browser.press("Enter", "\r")
+                assert (
+                    browser.evaluate("document.activeElement.parentElement.getAttribute('aria-sort')") == "descending"
+                )
+            if browser.evaluate("document.activeElement.tagName") == "SUMMARY":
+                before = browser.evaluate("document.activeElement.parentElement.open")
+                browser.press("Enter", "\r")
+                assert browser.evaluate("document.activeElement.parentElement.open") is not before
+            if seen[-1] == "filter":
+                for letter in "unary":
+                    browser.press(letter, letter)
+        assert {"filter", "verdict", "us", "timeline", "roofline", "regions"} <= set(seen)
+        browser.evaluate("new Promise(done => setTimeout(done, 400))")
+        assert browser.evaluate("document.querySelectorAll('#layers tbody tr').length") == 1
+        assert browser.problems == []
+
+
+def _contrast(first: str, second: str) -> float:
+    """Contrast of two colours, `rgb(r, g, b)`, by WCAG 2."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(each) / 255 for each in re.findall(r"\d+", colour)[:3]]
+        linear = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted((luminance(first), luminance(second)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@needs_chromium
+def test_light_dark_narrow_and_paper(document: dict[str, Any], tmp_path: Path) -> None:
+    colours = """[...document.querySelectorAll("body, .mute, .dla, .gpu, a, code, summary, td")].map(each =>
+        [getComputedStyle(each).color, getComputedStyle(document.body).backgroundColor])"""
+    wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    with Browser(tmp_path) as browser:
+        browser.open(report_html(document), tmp_path)
+        backgrounds = []
+        for scheme in ("light", "dark"):
+            browser.media(scheme=scheme)
+            found = browser.evaluate(colours)
+            backgrounds.append(found[0][1])
+            assert all(_contrast(*pair) >= 4.0 for pair in found), found
+        assert backgrounds[0] != backgrounds[1]
+        for width in (1280, 390):
+            browser.width(width)
+            assert browser.evaluate(wide) <= 0
+        browser.media(scheme="dark", medium="print")
+        browser.width(720)
+        assert browser.evaluate("getComputedStyle(document.body).backgroundColor") == backgrounds[0]
+        assert browser.evaluate("document.querySelector('#layers').getBoundingClientRect().right") <= 721
+        assert browser.evaluate("document.querySelector('.scroll').clientHeight") >= browser.evaluate(
+            "document.querySelector('#layers').clientHeight"
+        )
+        assert browser.paper().startswith(b"%PDF")
+        assert browser.evaluate("[...document.querySelectorAll('details')].every(each => each.open)")
+        assert browser.problems == []
 
 
 def test_every_string_is_escaped(document: dict[str, Any]) -> None:
