@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -263,19 +264,18 @@ def verify(
         raise OrinportError(f"{cases} random inputs compare nothing.", "Use --cases 1 or more.")
     edges: tuple[EdgeMapping, ...] = ()
     stated = 0.0
-    path, names = candidate, [_name(reference), _name(candidate)]
-    if isinstance(candidate, (str, Path)) and Path(candidate).is_dir():
-        path = Path(candidate) / "model.onnx"
+    bundle, names = _bundle(candidate), [_name(reference), _name(candidate)]
+    if bundle is not None:
         from orinport.device.record import read_record
 
-        record = read_record(Path(candidate) / "report.json")
+        record = read_record(bundle / "report.json")
         edges, stated = record.edges, record.stated
     first = load(reference, shapes=shapes)
-    second = load(path, shapes=None if edges else shapes)
-    if path is not candidate and (Path(candidate) / "tail.onnx").is_file():
+    second = load(candidate if bundle is None else bundle / "model.onnx", shapes=None if edges else shapes)
+    if bundle is not None and (bundle / "tail.onnx").is_file():
         from orinport.rewrites.ends import chain
 
-        tail = load(Path(candidate) / "tail.onnx")
+        tail = load(bundle / "tail.onnx")
         second = chain(second, tail, [value.name or "" for value in first.graph.outputs])
     return compare_models(
         first,
@@ -307,18 +307,17 @@ def _emulated(
     from orinport.targets.target import Precision
 
     edges: tuple[EdgeMapping, ...] = ()
-    path = network
-    if isinstance(network, (str, Path)) and Path(network).is_dir():
-        path, record, own = (Path(network) / name for name in ("model.onnx", "report.json", "scales.json"))
+    bundle = _bundle(network)
+    if bundle is not None:
         from orinport.device.record import read_record
 
-        edges = read_record(record).edges
+        edges, own = read_record(bundle / "report.json").edges, bundle / "scales.json"
         scales = own if scales is None and own.exists() else scales
     precision = precision_of(emulate)
-    model = load(path, shapes=None if edges else shapes)
+    model = load(network if bundle is None else bundle / "model.onnx", shapes=None if edges else shapes)
     int8 = None
     if precision is Precision.INT8 and (scales is not None or has_qdq(model)):
-        int8 = _int8(None, None, None if has_qdq(model) and path is not network else scales, None, ties)
+        int8 = _int8(None, None, None if has_qdq(model) and bundle is not None else scales, None, ties)
     return emulate_model(model, target, precision, options, int8=int8, edges=edges, progress=progress)
 
 
@@ -418,11 +417,16 @@ def plan_matmul(
 def _output_folder(model: Any, output: str | Path | None) -> Path:
     if output is not None:
         return Path(output)
-    if isinstance(model, (str, Path)):
+    if isinstance(model, (str, PathLike)):
         path = Path(model)
         return path.with_name(f"{path.name.removesuffix('.onnx')}.orin")
     raise OrinportError("A model that comes from no file needs a name for its folder.", "Give output=...")
 
 
+def _bundle(source: Any) -> Path | None:
+    """The folder, if `source` is one; None if it is a network."""
+    return Path(source) if isinstance(source, (str, PathLike)) and Path(source).is_dir() else None
+
+
 def _name(source: Any) -> str:
-    return Path(source).name if isinstance(source, (str, Path)) else type(source).__name__
+    return Path(source).name if isinstance(source, (str, PathLike)) else type(source).__name__

@@ -46,3 +46,19 @@ def test_a_constant_side_becomes_one_1x1_convolution(models: dict[str, Path], tm
     assert node.op_type == "Conv"
     assert next(list(a.ints) for a in node.attribute if a.name == "kernel_shape") == [1, 1]
     assert orinport.verify(models["product_constant"], tmp_path / "b").equal
+
+
+def test_paths_of_any_kind_name_networks_and_bundles(models: dict[str, Path], tmp_path: Path) -> None:
+    class Named:
+        def __init__(self, path: Path) -> None:
+            self.path = path
+
+        def __fspath__(self) -> str:
+            return str(self.path)
+
+    network = tmp_path / "product.onnx"
+    network.write_bytes(models["product_constant"].read_bytes())
+    report = orinport.prepare(Named(network))
+    assert report.folder == tmp_path / "product.orin"
+    compared = orinport.verify(Named(network), Named(report.folder))
+    assert (compared.reference, compared.candidate, compared.equal) == ("product.onnx", "product.orin", True)
