@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NATIVE = Path(__file__).parent / "device" / "native"
-JETPACKS = {"8.6.1": "jp6.0", "10.3.0": "jp6.2", "10.16.1": "jp7.2", standin.BEFORE_NAMES: "jp6.0"}
+JETPACKS = {"8.6.1": "jp6.0", "10.3.0": "jp6.2", "10.16.1": "jp7.2", "11.4.0": "jp7.2.2", standin.BEFORE_NAMES: "jp6.0"}
 
 
 def save(nodes: list[Any], edges: dict[str, list[int]], weights: list[Any], path: Path) -> Path:
@@ -314,6 +314,27 @@ def test_a_bundle_in_onnx_runtime_against_its_original(
     out = capsys.readouterr().out
     assert "fine" in out
     assert "Random inputs show defects" in out
+
+
+@pytest.mark.parametrize(
+    ("edge", "says"),
+    [
+        ({"expand": [5]}, "not the report of a bundle"),
+        ({"perm": [0, 1]}, "not the report of a bundle"),
+        ({"original_shape": [4, 4]}, "not the report of a bundle"),
+        ({"original_shape": [8], "expand": [8], "perm": [0], "shape": [1, 8, 1, 1]}, "record of moved edges"),
+    ],
+)
+def test_a_record_that_does_not_fit_is_no_defect_of_ours(
+    classifier: Path, tmp_path: Path, edge: dict[str, list[int]], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "net.orin"
+    orinport.prepare(classifier, output=folder)
+    document = json.loads((folder / "report.json").read_text())
+    document["io"][0] |= edge
+    (folder / "report.json").write_text(json.dumps(document))
+    assert main(["run", str(folder), "-b", "onnxruntime", "--repeat", "1"]) == 2
+    assert says in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("backend", ["onnxruntime", "tensorrt"])

@@ -19,7 +19,7 @@ from orinport.device.bundle import Workspace
 from orinport.device.record import BundleRecord, read_record
 from orinport.device.tensor_layout import known_formats
 from orinport.emulation import MIN_SNR, open_samples
-from orinport.errors import OrinportError
+from orinport.errors import OrinportError, first_line
 from orinport.model.layer import DType
 from orinport.model.load import load
 from orinport.model.model import shape_of
@@ -208,8 +208,7 @@ class OpenNetwork:
         if self.tail is not None:
             known = {**feeds, **outputs}
             found |= self.tail.run({name: known[name] for name in self.tail.inputs if name in known})
-        moved = {edge.name: edge for edge in self.edges if edge.kind == "output"}
-        return {name: moved[name].from_board(array) if name in moved else array for name, array in found.items()}
+        return _back(found, self.edges, "output")
 
 
 def open_network(path: str | Path, options: RunOptions | None = None) -> OpenNetwork:
@@ -392,8 +391,19 @@ def _random(specs: Sequence[InputSpec], rng: np.random.Generator) -> Arrays:
 
 
 def _original(sample: Mapping[str, NDArray[Any]], edges: Sequence[EdgeMapping]) -> Arrays:
-    moved = {edge.name: edge for edge in edges if edge.kind == "input"}
-    return {name: moved[name].from_board(array) if name in moved else array for name, array in sample.items()}
+    return _back(sample, edges, "input")
+
+
+def _back(arrays: Mapping[str, NDArray[Any]], edges: Sequence[EdgeMapping], kind: str) -> Arrays:
+    """Tensors of the board as the original network has them. Raises OrinportError if a record does not fit them."""
+    moved = {edge.name: edge for edge in edges if edge.kind == kind}
+    try:
+        return {name: moved[name].from_board(array) if name in moved else array for name, array in arrays.items()}
+    except (ValueError, IndexError) as error:
+        raise OrinportError(
+            f"The bundle's record of moved edges does not fit its network: {first_line(error)}.",
+            "Prepare the network again.",
+        ) from error
 
 
 # ---------------------------------------------------------------------------------------------- what comes of it

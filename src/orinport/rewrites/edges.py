@@ -11,6 +11,7 @@ for inputs, and the same inverted for outputs.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
@@ -52,8 +53,10 @@ class EdgeMapping:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], kind: str) -> EdgeMapping:
-        """Read back what `document` wrote."""
+        """Read back what `document` wrote. Raises KeyError, TypeError or ValueError if it is no such mapping."""
         parts = [tuple(int(dim) for dim in document[key]) for key in ("original_shape", "expand", "perm", "shape")]
+        if len({prod(parts[0]), prod(parts[1]), prod(parts[3])}) > 1 or sorted(parts[2]) != [*range(len(parts[1]))]:
+            raise ValueError("an edge that moves to another number of elements")
         return cls(str(document.get("kind", kind)), str(document["name"]), parts[0], parts[1], parts[2], parts[3])
 
     def document(self) -> dict[str, Any]:
