@@ -1,1 +1,1 @@
-
+"""The board: bundles that it builds and runs, and what its programs print, reported back."""

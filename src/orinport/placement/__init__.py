@@ -1,1 +1,1 @@
-
+"""Where layers run: regions on DLA and GPU, loadables, transitions, formats."""

@@ -1,1 +1,1 @@
-
+"""Values as text, JSON, SARIF, Markdown and HTML: pure functions."""

@@ -100,6 +100,10 @@ def random_inputs(values: Sequence[ir.Value], rng: np.random.Generator, *, scale
 
 
 def random_array(value: ir.Value, rng: np.random.Generator, scale: float) -> NDArray[Any]:
+    """One array for `value`; numbers that nothing bounds are normal, times `scale`.
+
+    Raises NotProvableError for text.
+    """
     assert value.shape is not None
     assert value.dtype is not None
     shape = tuple(int(dim) for dim in value.shape)  # type: ignore[arg-type]
