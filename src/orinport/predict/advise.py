@@ -6,14 +6,14 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from orinport.rules.finding import Finding
-from orinport.targets.target import Confidence
+from orinport.targets.target import Confidence, Precision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from orinport.predict.prediction import LayerPrediction, Prediction
 
-__all__ = ["Advice", "advise"]
+__all__ = ["Advice", "advise", "times_weights_are_read"]
 
 
 class Advice(ABC):
@@ -53,3 +53,9 @@ def advise(prediction: Prediction) -> tuple[Finding, ...]:
     if not prediction.total_us:
         return ()
     return tuple(finding for advice in all_advice() for finding in advice.check(prediction))
+
+
+def times_weights_are_read(each: LayerPrediction, precision: Precision) -> int:
+    """How often a layer reads its weights in one inference; 1 where their number is not known."""
+    stored = int(each.layer.attributes.get("weight_values") or 0) * (1 if precision is Precision.INT8 else 2)
+    return max(1, round(each.bytes.weights / stored)) if stored else 1

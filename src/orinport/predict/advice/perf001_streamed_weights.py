@@ -1,8 +1,8 @@
 """Weights are streamed for few positions.
 
 ## What it checks
-Convolutions and fully connected layers whose weights are most of what they read, so that reading them sets
-the time, together at least 5 % of the network's time.
+Convolutions and fully connected layers whose weights, read once, are most of what they read, so that reading them
+sets the time, together at least 5 % of the network's time.
 
 ## Why it matters
 The DLA reads a layer's weights from DRAM for every inference. With one output position a weight is used once:
@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orinport.predict.advise import Advice
+from orinport.predict.advise import Advice, times_weights_are_read
 from orinport.predict.prediction import Bound
 from orinport.words import count, percent
 
@@ -46,7 +46,10 @@ class StreamedWeights(Advice):
         found = [
             each
             for each in prediction.layers
-            if each.device == "dla" and each.bound is not Bound.MAC and each.bytes.weights > each.bytes.moved / 2
+            if each.device == "dla"
+            and each.bound is not Bound.MAC
+            and each.bytes.weights > each.bytes.moved / 2
+            and times_weights_are_read(each, prediction.precision) < 2
         ]
         us = sum(each.us for each in found)
         if us < self.threshold * prediction.work_us:
