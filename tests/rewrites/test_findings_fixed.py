@@ -79,6 +79,23 @@ def compared(op_type: str, dtype: Any = np.float32) -> onnx.ModelProto:
     return network(nodes, {"x": (ONE, dtype)}, ["y"], opset=17)
 
 
+def reversed_steps() -> onnx.ModelProto:
+    """Two columns of a tensor whose columns are reversed."""
+    constants = {"s": [-1], "e": [-(2**31)], "t": [-1], "a": [3], "p": [0], "q": [1], "r": [2]}
+    nodes = [node("Relu", ["x"], "h"), node("Slice", ["h", "s", "e", "a", "t"], "f")]
+    nodes += [node("Slice", ["f", "p", "q", "a"], "b"), node("Slice", ["f", "q", "r", "a"], "c")]
+    nodes += [node("Add", ["b", "c"], "y")]
+    return network(nodes, {"x": ONE}, ["y"], {name: np.asarray(each) for name, each in constants.items()})
+
+
+def beside_a_slice() -> onnx.ModelProto:
+    constants = {"s": [0], "e": [4], "a": [1], "d": [1, 1, 4, 24]}
+    nodes = [node("Relu", ["x"], "h"), node("Slice", ["h", "s", "e", "a"], "b"), node("Reshape", ["b", "d"], "c")]
+    nodes += [node("Relu", ["c"], "y")]
+    arrays = {name: np.asarray(each) for name, each in constants.items()}
+    return network(nodes, {"x": (1, 8, 1, 24)}, ["y"], arrays)
+
+
 def best(count: int) -> onnx.ModelProto:
     return network([node("TopK", ["x", "k"], ["y", ""], axis=1)], {"x": ONE}, ["y"], {"k": np.asarray([count])})
 
@@ -137,6 +154,8 @@ CASES = {
     "mean and variance for jp6.2": ("DLA024", between("MeanVarianceNormalization", axes=[2, 3])),
     "norm of a vector for jp6.2": ("DLA023", between("LpNormalization", axis=1)),
     "logarithms for jp6.2": ("DLA023", between("LogSoftmax", axis=1)),
+    "reversed steps": ("DLA183", reversed_steps()),
+    "reshape beside a slice for jp6.2": ("DLA300", beside_a_slice()),
     "best score for jp6.2": ("DLA001", best(1)),
     "best scores": ("DLA001", best(3)),
     "soft sign for jp6.2": ("DLA020", between("Softsign")),

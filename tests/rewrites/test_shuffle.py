@@ -63,6 +63,45 @@ def test_composition(data: st.DataObject) -> None:
     assert back.is_identity
 
 
+@given(st.data())
+def test_an_axis_that_stays_whole(data: st.DataObject) -> None:
+    """Some of its elements in front of the shuffle are the same behind it."""
+    dims = data.draw(st.lists(st.integers(1, 4), min_size=2, max_size=4))
+    perm = tuple(data.draw(st.permutations(range(len(dims)))))
+    shuffle = Shuffle.transpose(tuple(dims), perm)
+    axis = data.draw(st.integers(0, len(dims) - 1))
+    place = shuffle.along(axis)
+    if place is None:
+        assert shuffle.shape[axis] < 2
+        assert shuffle.shortened(axis, 1) is None
+        return
+    count = data.draw(st.integers(1, shuffle.shape[axis]))
+    short = shuffle.shortened(axis, count)
+    assert short is not None
+    array = np.arange(int(np.prod(dims))).reshape(dims)
+    some = range(count)
+    np.testing.assert_array_equal(short.apply(array.take(some, place)), shuffle.apply(array).take(some, axis))
+
+
+@given(st.data())
+def test_a_reshape_of_four_dimensions_as_a_transpose(data: st.DataObject) -> None:
+    before = data.draw(factors(data.draw(st.sampled_from(SIZES))))
+    shape = data.draw(factors(int(np.prod(before))))
+    shuffle = Shuffle.reshape(before, shape)
+    perm = shuffle.permutation()
+    if perm is not None:
+        array = np.arange(int(np.prod(before))).reshape(before)
+        np.testing.assert_array_equal(array.transpose(perm), shuffle.apply(array))
+
+
+def test_ones_move_by_a_transpose() -> None:
+    assert Shuffle.reshape((2, 16, 1, 1), (2, 1, 16, 1)).permutation() == (0, 2, 1, 3)
+    assert Shuffle.reshape((1, 4, 1, 3), (1, 4, 3, 1)).permutation() == (0, 1, 3, 2)
+    assert Shuffle.reshape((1, 4, 3, 1), (1, 12, 1, 1)).permutation() is None
+    assert Shuffle.reshape((2, 8, 1, 1), (1, 16, 1, 1)).permutation() is None
+    assert Shuffle.transpose((1, 4, 3, 1), (0, 2, 1, 3)).permutation() is None
+
+
 def test_unaligned_shuffles_do_not_compose() -> None:
     turned = Shuffle.transpose((2, 3), (1, 0))
     assert turned.then(Shuffle.make((3, 2), (2, 3), (1, 0), (3, 2))) is None

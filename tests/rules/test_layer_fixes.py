@@ -8,6 +8,7 @@ import pytest
 
 from orinport.model.layer import Layer, LayerKind
 from rules.layer_builders import (
+    IMAGE,
     concatenation,
     convolution,
     elementwise,
@@ -273,6 +274,14 @@ def test_clips_name_their_rewrite(low: float, high: float, expected: str) -> Non
 def test_unary_operations_name_their_rewrite(op: str, target: tuple[str, str], expected: str | None) -> None:
     checked = layer(LayerKind.UNARY, (tensor("x"),), (tensor("y"),), op=op)
     assert fix("DLA023", checked, *target) == expected
+
+
+def test_a_reversed_tensor_that_is_only_sliced() -> None:
+    flipped = slicing((0, 0, 0, 55), IMAGE, (1, 1, 1, -1))
+    first = renamed(slicing((0, 0, 0, 0), (1, 64, 56, 1)), 1, "y", "z", ("n1",))
+    assert fix("DLA183", flipped, *JP62, layers=(flipped, first)) == "merge-slices"
+    assert fix("DLA183", flipped, *JP62, layers=(flipped, first), outputs=("y",)) == "slice-step-to-conv"
+    assert fix("DLA183", flipped, *JP62, layers=(flipped,)) == "slice-step-to-conv"
 
 
 def test_a_rearrangement_that_returns_to_four_dimensions() -> None:

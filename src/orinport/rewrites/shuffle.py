@@ -20,6 +20,9 @@ __all__ = ["Shuffle"]
 
 Dims = tuple[int, ...]
 
+_BOARD = 4
+"""Dimensions of a tensor of the DLA."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shuffle:
@@ -103,24 +106,51 @@ class Shuffle:
 
         None if the axis is made of anything else. The first dimension of the input stays whole.
         """
-        size, before = self.shape[axis], prod(self.shape[:axis])
-        cut = _refine([self.expand[each] for each in self.perm], (before, size, prod(self.shape[axis + 1 :])))
-        if cut is None or len(self.before) < 2 or size < 2 or cut[1][1] != [size]:
+        fine, size = self._fine(axis), self.shape[axis]
+        if fine is None or len(self.before) < 2:
             return None
-        moved = [(self.perm[place], part) for place, parts in enumerate(cut[0]) for part in range(len(parts))]
-        sizes = [part for parts in cut[0] for part in parts]
-        order = sorted(range(len(moved)), key=lambda fine: moved[fine])
-        chosen = len(cut[1][0])
-        place = order.index(chosen)
-        if prod(sizes[fine] for fine in order[:place]) != self.before[0] or self.before[1] % size:
+        if fine.ahead() != self.before[0] or self.before[1] % size:
             return None
         each = self.before[1] // size
-        sizes[chosen] = 1
-        rank = {fine: index for index, fine in enumerate(order)}
         rest = (*self.shape[:axis], 1, *self.shape[axis + 1 :])
-        reduced = (self.before[0], each, *self.before[2:])
-        perm = [rank[fine] for fine in range(len(sizes))]
-        return each, Shuffle.make(reduced, [sizes[fine] for fine in order], perm, rest)
+        return each, fine.shuffle(1, (self.before[0], each, *self.before[2:]), rest)
+
+    def along(self, axis: int) -> int | None:
+        """The axis of the input that an axis of the result is, whole and nothing else; None if it is no such one."""
+        fine, size = self._fine(axis), self.shape[axis]
+        if fine is None:
+            return None
+        ahead = fine.ahead()
+        places = enumerate(self.before)
+        return next((place for place, each in places if each == size and prod(self.before[:place]) == ahead), None)
+
+    def shortened(self, axis: int, count: int) -> Shuffle | None:
+        """The same for `count` elements along an axis that `along` finds in the input; None for any other."""
+        fine, source = self._fine(axis), self.along(axis)
+        if fine is None or source is None:
+            return None
+        before = (*self.before[:source], count, *self.before[source + 1 :])
+        return fine.shuffle(count, before, (*self.shape[:axis], count, *self.shape[axis + 1 :]))
+
+    def permutation(self) -> Dims | None:
+        """The order of four dimensions that does the same as a reshape from four to four; None if there is none."""
+        before, shape = self.before, self.shape
+        if not self.keeps_order or not len(before) == len(shape) == _BOARD or before[0] != shape[0]:
+            return None
+        large, ones = ([axis for axis in range(1, 4) if (before[axis] == 1) is single] for single in (False, True))
+        if [before[axis] for axis in large] != [size for size in shape[1:] if size != 1]:
+            return None
+        return (0, *((large if size != 1 else ones).pop(0) for size in shape[1:]))
+
+    def _fine(self, axis: int) -> _Fine | None:
+        """The shuffle in factors of which one is the axis of the result; None if it is not a single one of them."""
+        size, before = self.shape[axis], prod(self.shape[:axis])
+        cut = _refine([self.expand[each] for each in self.perm], (before, size, prod(self.shape[axis + 1 :])))
+        if cut is None or size < 2 or cut[1][1] != [size]:
+            return None
+        moved = [(self.perm[place], part) for place, parts in enumerate(cut[0]) for part in range(len(parts))]
+        order = sorted(range(len(moved)), key=lambda fine: moved[fine])
+        return _Fine([part for parts in cut[0] for part in parts], order, len(cut[1][0]))
 
     def apply(self, array: NDArray[Any]) -> NDArray[Any]:
         """`array` rearranged; a view where numpy can make one."""
@@ -146,6 +176,26 @@ class Shuffle:
         expand = (*self.expand[:head], *[1] * missing, *self.expand[head:])
         perm = [axis if axis < head else axis + missing for axis in self.perm]
         return expand, (*perm[:head], *range(head, head + missing), *perm[head:])
+
+
+@dataclass(frozen=True, slots=True)
+class _Fine:
+    """Factors in the order of the result, their order in the input, and which of them is the axis in question."""
+
+    sizes: list[int]
+    order: list[int]
+    chosen: int
+
+    def ahead(self) -> int:
+        """Elements of the input's dimensions in front of the axis."""
+        return prod(self.sizes[fine] for fine in self.order[: self.order.index(self.chosen)])
+
+    def shuffle(self, count: int, before: Dims, shape: Dims) -> Shuffle:
+        """With `count` elements left of the axis."""
+        sizes = [count if fine == self.chosen else size for fine, size in enumerate(self.sizes)]
+        rank = {fine: index for index, fine in enumerate(self.order)}
+        perm = [rank[fine] for fine in range(len(sizes))]
+        return Shuffle.make(before, [sizes[fine] for fine in self.order], perm, shape)
 
 
 def _shorten(expand: Dims, perm: Dims) -> tuple[Dims, Dims]:

@@ -41,6 +41,7 @@ __all__ = [
     "MATMUL_TO_CONV",
     "MATMUL_TO_ELEMENTWISE",
     "MEAN_VARIANCE_TO_DIV",
+    "MERGE_SLICES",
     "PAD_TO_CONCAT",
     "PAD_VALUE_TO_CONCAT",
     "POW_TO_MUL",
@@ -50,6 +51,7 @@ __all__ = [
     "REDUCE_TO_CONV",
     "REDUCE_TO_POOL",
     "REMOVE_IDENTITY",
+    "RESHAPE_TO_TRANSPOSE",
     "RESIZE_SIZES_TO_SCALES",
     "SCATTER_ND_TO_SLICES",
     "SCATTER_TO_SLICES",
@@ -104,6 +106,7 @@ LP_NORMALIZATION_TO_DIV: Final = ("lp-normalization-to-div", "tolerance")
 MATMUL_TO_CONV: Final = ("matmul-to-conv", "exact")
 MATMUL_TO_ELEMENTWISE: Final = ("matmul-to-elementwise", "exact")
 MEAN_VARIANCE_TO_DIV: Final = ("mean-variance-to-div", "tolerance")
+MERGE_SLICES: Final = ("merge-slices", "exact")
 PAD_TO_CONCAT: Final = ("pad-to-concat", "exact")
 PAD_VALUE_TO_CONCAT: Final = ("pad-value-to-concat", "exact")
 POW_TO_MUL: Final = ("pow-to-mul", "exact")
@@ -113,6 +116,7 @@ REDUCE_MAX_TO_POOL: Final = ("reduce-max-to-pool", "exact")
 REDUCE_TO_CONV: Final = ("reduce-to-conv", "exact")
 REDUCE_TO_POOL: Final = ("reduce-to-pool", "exact")
 REMOVE_IDENTITY: Final = ("remove-identity", "exact")
+RESHAPE_TO_TRANSPOSE: Final = ("reshape-to-transpose", "exact")
 RESIZE_SIZES_TO_SCALES: Final = ("resize-sizes-to-scales", "exact")
 SCATTER_ND_TO_SLICES: Final = ("scatter-nd-to-slices", "exact")
 SCATTER_TO_SLICES: Final = ("scatter-to-slices", "exact")

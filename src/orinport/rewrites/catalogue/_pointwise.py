@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from orinport.rewrites.context import RewriteContext
     from orinport.rewrites.shuffle import Shuffle
 
-__all__ = ["POINTWISE", "moved_constant", "operands"]
+__all__ = ["POINTWISE", "from_shape", "moved_constant", "operands"]
 
 POINTWISE = (
     "Abs", "Add", "Cast", "Ceil", "Celu", "Clip", "Cos", "Div", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid",
@@ -28,12 +28,24 @@ _BROADCASTS = frozenset({"Add", "Div", "Max", "Mean", "Min", "Mul", "Pow", "PRel
 
 
 def operands(node: ir.Node, context: RewriteContext) -> list[ir.Value] | None:
-    """The run-time operands of a pointwise node if each has the shape of the result; else None."""
+    """The run-time operands of a pointwise node if each has the shape of the result; else None.
+
+    Dimensions of 1 in front may be left out, as broadcasting allows.
+    """
     result = context.shape(node.outputs[0])
     values = [value for value in node.inputs if value is not None and not context.is_constant(value)]
-    if result is None or not values or any(context.shape(value) != result for value in values):
+    if result is None or not values:
         return None
+    for value in values:
+        shape = context.shape(value)
+        if shape is None or (1,) * (len(result) - len(shape)) + shape != result:
+            return None
     return values
+
+
+def from_shape(shuffle: Shuffle, shape: tuple[int, ...]) -> Shuffle:
+    """The same rearrangement of elements, of a tensor of another shape."""
+    return type(shuffle).make(shape, shuffle.expand, shuffle.perm, shuffle.shape)
 
 
 def moved_constant(node: ir.Node, value: ir.Value, shuffle: Shuffle, builder: Builder) -> ir.Value:

@@ -45,6 +45,8 @@ class Product:
     channels_last: bool
     outputs_last: bool
     result: tuple[int, ...]
+    steps_first: bool = False
+    """Stored as (S, batch, K) and (S, batch, outputs) instead: positions are the steps of a sequence."""
 
     def into(self, height: int, width: int) -> Shuffle:
         """From the operand as stored to (batch, groups * K, height, width)."""
@@ -53,6 +55,8 @@ class Product:
         assert shape is not None
         before = tuple(int(dim) for dim in shape)  # type: ignore[arg-type]
         after = (n, g * k, height, width)
+        if self.steps_first:
+            return Shuffle.make(before, (s, n, k), (1, 2, 0), after)
         if self.channels_last:
             return Shuffle.make(before, (n, g, s, k), (0, 1, 3, 2), after)
         return Shuffle.make(before, before, range(len(before)), after)
@@ -62,6 +66,8 @@ class Product:
         n, g, s = self.batch, self.out_groups, self.positions
         total = self.groups * self.outputs
         before = (n, total, height, width)
+        if self.steps_first:
+            return Shuffle.make(before, (n, total, s), (2, 0, 1), self.result)
         if self.outputs_last:
             return Shuffle.make(before, (n, g, total // g, s), (0, 1, 3, 2), self.result)
         return Shuffle.make(before, before, range(4), self.result)

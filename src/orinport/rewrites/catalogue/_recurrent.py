@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from orinport.rewrites.builder import Builder
     from orinport.rewrites.context import RewriteContext
 
-__all__ = ["BOUNDED", "Cell", "Recurrence", "Step", "Term", "match_recurrence", "unroll"]
+__all__ = ["BOUNDED", "Cell", "Recurrence", "Step", "Term", "apart", "match_recurrence", "only_returned", "unroll"]
 
 Term = ir.Value | NDArray[Any] | None
 """A tensor (n, H, 1, w): made at run time, constant, or None for zeros."""
@@ -284,7 +284,7 @@ def _per_direction(state: Term, data: Recurrence, builder: Builder) -> list[Term
     value = builder.shuffle(state, into)
     if directions == 1:
         return [value]
-    value = _apart(value, builder)
+    value = apart(value, builder)
     return [builder.slice(value, 1, index * data.hidden, (index + 1) * data.hidden) for index in range(directions)]
 
 
@@ -318,32 +318,30 @@ def _output(
     old: ir.Value, index: int, data: Recurrence, history: Sequence[Sequence[Sequence[Term]]], builder: Builder
 ) -> ir.Value:
     """Y, Y_h or Y_c, in place of `old`: the states of all steps, or those after the last."""
-    inside = not _only_returned(old, builder.context)
+    inside = not only_returned(old, builder.context)
     if index:
         last = [_value(passed[-1][index - 1]) for passed in history]
         joined = builder.op("Concat", *last, axis=1) if len(last) > 1 else last[0]
-        joined = _apart(joined, builder) if inside and len(last) > 1 else joined
+        joined = apart(joined, builder) if inside and len(last) > 1 else joined
         return builder.shuffle(joined, _leaving(builder.shape(joined), data, ()))
     in_time = [passed[::-1] if backwards else passed for passed, backwards in zip(history, data.backwards, strict=True)]
     states = [_value(direction[time][0]) for time in range(data.steps) for direction in in_time]
     joined = _stack(states, len(data.backwards), builder)
-    joined = _apart(joined, builder) if inside and len(states) > 1 else joined
+    joined = apart(joined, builder) if inside and len(states) > 1 else joined
     return builder.shuffle(joined, _leaving(builder.shape(joined), data, (data.steps,)))
 
 
-def _apart(value: ir.Value, builder: Builder) -> ir.Value:
+def apart(value: ir.Value, builder: Builder) -> ir.Value:
     """`value` through a depthwise convolution of ones: no reshape may stand next to a Slice or Concat (N05)."""
     channels = builder.shape(value)[1]
     ones = builder.constant(np.ones((channels, 1, 1, 1), builder.numpy_dtype(value)), "ones")
     return build_conv(builder, value, ones, None, _POINT, channels)
 
 
-def _only_returned(value: ir.Value, context: RewriteContext) -> bool:
+def only_returned(value: ir.Value, context: RewriteContext) -> bool:
     """Shape movers alone stand between the value and outputs of the network, where edges move."""
     readers = context.consumers(value)
-    ends = [
-        shuffle_of(reader, context) is not None and _only_returned(reader.outputs[0], context) for reader in readers
-    ]
+    ends = [shuffle_of(reader, context) is not None and only_returned(reader.outputs[0], context) for reader in readers]
     return all(ends) and (bool(readers) or value.is_graph_output())
 
 
@@ -366,7 +364,7 @@ def _stack(values: Sequence[ir.Value], directions: int, builder: Builder) -> ir.
         part = values[start : start + each]
         joined = builder.op("Concat", *part, axis=1) if len(part) > 1 else part[0]
         rows = (images, len(part) // directions, directions * hidden, beside)
-        parts.append(_apart(builder.reshape(_apart(joined, builder), rows), builder))
+        parts.append(apart(builder.reshape(apart(joined, builder), rows), builder))
     return builder.op("Concat", *parts, axis=1)
 
 

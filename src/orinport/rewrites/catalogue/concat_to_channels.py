@@ -27,7 +27,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.rewrites.catalogue._axis import ALONE, board_of, stands_alone
-from orinport.rewrites.catalogue._movers import absorb
+from orinport.rewrites.catalogue._movers import absorb, chain_into
+from orinport.rewrites.catalogue._recurrent import apart, only_returned
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 from orinport.rewrites.shuffle import Shuffle
 from orinport.targets.catalogue import rows_for
@@ -68,6 +69,11 @@ class ConcatToChannels(Rewrite):
             return Refusal("it joins samples, and the DLA concatenates along the channels only")
         if 0 in result or any(0 in shape for shape in shapes):
             return Refusal("it holds no elements")
+        if axis == 0 and _is_direction(node, context):
+            return None  # for the Concat that reads it
+        found = _of_sources(node, values, axis, context) or _of_steps(node, context)
+        if found is not None:
+            return found
         movers: list[ir.Node] = []
         parts: list[tuple[ir.Value, Shuffle]] = []
         for value, shape in zip(values, shapes, strict=True):
@@ -88,7 +94,109 @@ class ConcatToChannels(Rewrite):
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
         parts, back = match.data
         joined = builder.op("Concat", *(_moved(value, into, builder) for value, into in parts), axis=1)
+        steps = back.steps()
+        if steps and steps[0][0] == "reshape" and _refuses_reshape(match.outputs[0], builder.context):
+            joined = apart(joined, builder)
         return (builder.shuffle(joined, back),)
+
+
+def _refuses_reshape(output: ir.Value, context: RewriteContext) -> bool:
+    """A reshape behind a Concat is not taken by the target, and does not move to the network's edge."""
+    if context.target is None or "N05" not in rows_for(context.target, context.precision):
+        return False
+    return not only_returned(output, context)
+
+
+def _of_sources(node: ir.Node, values: Sequence[ir.Value], axis: int, context: RewriteContext) -> Match | None:
+    """All parts are 4-D tensors moved in one way that leaves the axis whole: those are joined, and moved as one."""
+    chains = [chain_into(value, context, rank=4) for value in values]
+    known = [chain for chain in chains if chain is not None]
+    if len(known) != len(values):
+        return None
+    place = known[0][1].along(axis)
+    single = known[0][1].shortened(axis, 1)
+    if not place or single is None or any(chain[1].along(axis) != place for chain in known):
+        return None
+    if any(chain[1].shortened(axis, 1) != single for chain in known):
+        return None
+    swap = _SWAPS[place]
+    total = sum(chain[1].before[place] for chain in known)
+    whole = known[0][1].shortened(axis, total)
+    assert whole is not None
+    before = tuple(whole.before[each] for each in swap)
+    back = Shuffle.transpose(before, swap).then(whole)
+    if back is None:
+        return None
+    parts = [(chain[0], Shuffle.transpose(chain[1].before, swap)) for chain in known]
+    movers = dict.fromkeys(mover for chain in known for mover in chain[2])
+    return Match((node, *movers), (node.outputs[0],), (parts, back))
+
+
+def _of_steps(node: ir.Node, context: RewriteContext) -> Match | None:
+    """Steps of a sequence, (1, images, features) from a 4-D tensor each: joined as channels, one step after the other.
+
+    Also those of several directions, joined over the steps first and over the features then.
+    """
+    result, axis = context.shape(node.outputs[0]), int(context.attribute(node, "axis", 1))
+    if result is None or len(result) != _SEQUENCE:
+        return None
+    inner: list[ir.Node] = []
+    lists = [list(node.inputs)]
+    if axis % _SEQUENCE == _SEQUENCE - 1:
+        makers = [None if value is None else value.producer() for value in node.inputs]
+        inner = [each for each in makers if each is not None and _joins_steps(each, node, context)]
+        lists = [list(each.inputs) for each in inner]
+        if len(inner) != len(makers):
+            return None
+    elif axis % _SEQUENCE:
+        return None
+    chains = [[_step(value, context) for value in values] for values in lists]
+    known = [chain for chain in chains[0] if chain is not None]
+    if len({len(each) for each in chains}) != 1 or any(chain is None for each in chains for chain in each):
+        return None
+    images, total = known[0][1].before[0], result[0] * result[2]
+    ordered = [chain for step in zip(*chains, strict=True) for chain in step if chain is not None]
+    if any(chain[1].before[0] != images for chain in ordered) or total > int(context.limit("G05", "max")):
+        return None
+    back = Shuffle.make((images, total, 1, 1), (images, result[0], result[2]), (1, 0, 2), result)
+    parts = [(chain[0], Shuffle.reshape(chain[1].before, chain[1].before)) for chain in ordered]
+    movers = dict.fromkeys(mover for chain in ordered for mover in chain[2])
+    return Match((node, *inner, *movers), (node.outputs[0],), (parts, back))
+
+
+_SEQUENCE = 3
+"""Dimensions of a sequence: steps, images, features."""
+
+
+def _step(value: ir.Value | None, context: RewriteContext) -> tuple[ir.Value, Shuffle, tuple[ir.Node, ...]] | None:
+    """One step of a sequence as a 4-D tensor of one pixel, and the movers from there."""
+    chain = None if value is None else chain_into(value, context, rank=4)
+    if chain is None or not chain[1].keeps_order:
+        return None
+    before, shape = chain[1].before, chain[1].shape
+    return chain if before[2:] == (1, 1) and shape == (1, *before[:2]) else None
+
+
+def _is_direction(node: ir.Node, context: RewriteContext) -> bool:
+    """The steps of one direction of a sequence, of which the reader joins the features with those of the others."""
+    reader = context.only_consumer(node.outputs[0])
+    shape = None if reader is None else context.shape(reader.outputs[0])
+    if reader is None or reader.op_type != "Concat" or shape is None or len(shape) != _SEQUENCE:
+        return False
+    if int(context.attribute(reader, "axis", 1)) % _SEQUENCE != _SEQUENCE - 1:
+        return False
+    makers = [None if value is None else value.producer() for value in reader.inputs]
+    if any(maker is None or not _joins_steps(maker, reader, context) for maker in makers):
+        return False
+    steps = [context.shape(value) for maker in makers if maker is not None for value in maker.inputs]
+    return all(step is not None and step[0] == 1 for step in steps) and len(steps) == shape[0] * len(makers)
+
+
+def _joins_steps(node: ir.Node, reader: ir.Node, context: RewriteContext) -> bool:
+    """A Concat of steps that nothing but `reader` reads."""
+    if node.op_type != "Concat" or not context.standard(node) or node.graph is not context.graph:
+        return False
+    return context.only_consumer(node.outputs[0]) is reader and int(context.attribute(node, "axis", 1)) == 0
 
 
 def _beside_joint(source: ir.Value, context: RewriteContext) -> bool:
@@ -108,7 +216,10 @@ def _into(shape: tuple[int, ...], axis: int) -> Shuffle:
 
 def _moved(value: ir.Value, into: Shuffle, builder: Builder) -> ir.Value:
     constant = builder.context.constant(value)
-    return builder.shuffle(value, into) if constant is None else builder.constant(into.apply(constant), "part")
+    if constant is not None:
+        return builder.constant(into.apply(constant), "part")
+    perm = into.permutation()
+    return builder.shuffle(value, into) if perm is None else builder.transpose(value, perm)
 
 
 REWRITE = ConcatToChannels()

@@ -12,7 +12,8 @@ stand first and can be left to whoever feeds it.
 `Reshape(Relu((1, 256)), (1, 256, 1, 1))`: the reshape comes first, the ReLU sees the 4-D tensor.
 
 ## Refused
-Operands that broadcast against each other, and results that something else reads, are left alone.
+Operands that broadcast against each other, but for dimensions of 1 that are left out in front, and results that
+something else reads, are left alone.
 
 ## Safety
 exact: bit-equal.
@@ -26,7 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.rewrites.catalogue._movers import chain_from
-from orinport.rewrites.catalogue._pointwise import POINTWISE, moved_constant, operands
+from orinport.rewrites.catalogue._pointwise import POINTWISE, from_shape, moved_constant, operands
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 
 if TYPE_CHECKING:
@@ -60,7 +61,9 @@ class HoistShapeMover(Rewrite):
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
         node = match.nodes[0]
         values, shuffle = match.data
-        moved = {value: builder.shuffle(value, shuffle) for value in dict.fromkeys(values)}
+        moved = {
+            value: builder.shuffle(value, from_shape(shuffle, builder.shape(value))) for value in dict.fromkeys(values)
+        }
         inputs = [
             None if value is None else moved[value] if value in moved else moved_constant(node, value, shuffle, builder)
             for value in node.inputs

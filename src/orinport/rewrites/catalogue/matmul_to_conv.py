@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orinport.rewrites.catalogue._movers import chain_into
 from orinport.rewrites.catalogue._product import Product, convolve, is_batch, plan_nodes
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 
@@ -83,7 +84,8 @@ class MatMulToConv(Rewrite):
             return Refusal("shapes are not known")
         if 0 in shapes[0] or 0 in shapes[1]:
             return Refusal("an operand holds no elements")
-        product = _plan(value, shapes[0], shapes[1], shapes[2], context, left=constants[0])
+        steps = not constants[0] and _is_sequence(node, shapes[0], context)
+        product = _plan(value, shapes[0], shapes[1], shapes[2], context, left=constants[0], steps=steps)
         if product is None:
             return Refusal("the operands broadcast against each other in a way that no grouped convolution has")
         nodes = [node, *plan_nodes(product, context)]
@@ -118,6 +120,7 @@ def _plan(
     context: RewriteContext,
     *,
     left: bool,
+    steps: bool,
 ) -> Product | None:
     """How the product maps to a convolution; None if it does not."""
     rows, inner = _matrix(operand, left=left)
@@ -126,6 +129,8 @@ def _plan(
     shared = prod(batch) == 1 and bool(groups)
     if not groups or shared:
         count, places = (1, rows) if shared else _places(value, operand, rows, context, left=left)
+        if steps:
+            return Product(value, operand[1], 1, operand[0], inner, outputs, 1, True, True, result, steps_first=True)
         return Product(value, count, 1, places, inner, outputs * prod(groups), prod(groups), not left, not left, result)
     lead, tail = batch[: max(0, len(batch) - len(groups))], batch[max(0, len(batch) - len(groups)) :]
     if len(tail) == len(groups) and prod(tail) == 1:  # every matrix of the constant times each of the operand
@@ -167,10 +172,45 @@ def _places(
     if left:
         return prod(operand[:-2]), rows
     if len(operand) >= 3:
+        if operand[0] == 1 < rows and _images(value, context) == prod(operand[:-1]):
+            return prod(operand[:-1]), 1
         return operand[0], prod(operand[1:-2]) * rows
     if rows > 1 and is_batch(value, rows, context):
         return rows, 1
     return 1, rows
+
+
+def _images(value: ir.Value, context: RewriteContext) -> int:
+    """The batch of the 4-D tensor of one pixel that the operand is a reshape of; 0 if it is no such one."""
+    chain = chain_into(value, context, rank=4)
+    if chain is None or not chain[1].keeps_order or prod(chain[1].before[2:]) != 1:
+        return 0
+    return chain[1].before[0]
+
+
+def _is_sequence(node: ir.Node, operand: tuple[int, ...], context: RewriteContext) -> bool:
+    """The first dimension counts the steps of a sequence, not images: the result is taken apart into all of them.
+
+    So PyTorch writes out a recurrent layer: (steps, images, K), and a slice for each step; in the backward direction
+    of the reversed tensor.
+    """
+    if len(operand) != _SEQUENCE or operand[0] == 1:
+        return False
+    value = node.outputs[0]
+    while (reader := context.only_consumer(value)) is not None:
+        reverses = reader.op_type == "Slice" and context.shape(reader.outputs[0]) == context.shape(value)
+        if reader.op_type != "Add" and not reverses:
+            break
+        value = reader.outputs[0]
+    readers = context.consumers(value)
+    if context.is_output(value) or not all(reader.op_type in ("Slice", "Split") for reader in readers):
+        return False
+    results = [context.shape(output) for reader in readers for output in reader.outputs]
+    return len(results) == operand[0] and all(result is not None and result[0] == 1 for result in results)
+
+
+_SEQUENCE = 3
+"""Dimensions of a sequence: steps, images, features."""
 
 
 def _kernel(weights: NDArray[Any], product: Product, *, left: bool) -> NDArray[Any]:

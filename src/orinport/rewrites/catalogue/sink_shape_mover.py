@@ -12,7 +12,7 @@ or arrive at the network's edge.
 `Relu(Flatten((1, 4096, 1, 1)))`: the ReLU sees the 4-D tensor, Flatten comes after it.
 
 ## Refused
-Operands that broadcast against each other are left alone.
+Operands that broadcast against each other are left alone, but for dimensions of 1 that are left out in front.
 
 ## Safety
 exact: bit-equal.
@@ -26,8 +26,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.rewrites.catalogue._movers import chain_into
-from orinport.rewrites.catalogue._pointwise import POINTWISE, moved_constant, operands
+from orinport.rewrites.catalogue._pointwise import POINTWISE, from_shape, moved_constant, operands
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
+from orinport.rewrites.shuffle import Shuffle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,15 +54,20 @@ class SinkShapeMover(Rewrite):
         values = operands(node, context)
         if values is None:
             return None
+        result = context.shape(node.outputs[0]) or ()
         chains = {value: chain_into(value, context, rank=4) for value in values}
-        known = [chain for chain in chains.values() if chain is not None]
-        if not known:
+        ways = {
+            value: Shuffle.make(chain[1].before, chain[1].expand, chain[1].perm, result)
+            for value, chain in chains.items()
+            if chain is not None
+        }
+        if not ways:
             return None
-        shuffle = known[0][1]
+        shuffle = next(iter(ways.values()))
         sources: dict[ir.Value, ir.Value | None] = {}
         movers: list[ir.Node] = []
         for value, chain in chains.items():
-            alike = chain is not None and chain[1] == shuffle
+            alike = chain is not None and ways[value] == shuffle
             sources[value] = chain[0] if chain is not None and alike else None
             movers += chain[2] if chain is not None and alike else ()
         return Match((node, *dict.fromkeys(movers)), (node.outputs[0],), (sources, shuffle))
@@ -70,7 +76,10 @@ class SinkShapeMover(Rewrite):
         node = match.nodes[0]
         sources, shuffle = match.data
         back = shuffle.inverse()
-        moved = {value: builder.shuffle(value, back) if source is None else source for value, source in sources.items()}
+        moved = {
+            value: builder.shuffle(value, from_shape(back, builder.shape(value))) if source is None else source
+            for value, source in sources.items()
+        }
         inputs = [
             value if value is None else moved[value] if value in moved else moved_constant(node, value, back, builder)
             for value in node.inputs

@@ -71,6 +71,9 @@ class SliceTo4D(Rewrite):
         channels = _of_channels(node, value, axis, ranges, context)
         if channels is not None:
             return channels
+        sides = _of_source(node, value, axis, ranges, context)
+        if sides is not None:
+            return sides
         board, place = board_of(shape, axis)
         source, into, movers = absorb(value, Shuffle.reshape(shape, board), context)
         if stands_alone((source,), node.outputs, context):
@@ -79,6 +82,9 @@ class SliceTo4D(Rewrite):
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
         source, into, place, ranges = match.data
+        if isinstance(into, list):
+            pieces = [builder.slice(source, place, *span) for span in ranges]
+            return [builder.shuffle(part, back) for part, back in zip(pieces, into, strict=True)]
         if place is None:
             single = [builder.slice(source, 1, *span) for span in ranges]
             return [builder.shuffle(part, into) for part in single]
@@ -102,6 +108,19 @@ def _of_channels(
     each, into = found
     spans = [(first * each, end * each) for first, end in ranges]
     return Match((node, *movers), tuple(node.outputs), (source, into, None, spans))
+
+
+def _of_source(
+    node: ir.Node, value: ir.Value, axis: int, ranges: list[tuple[int, int]], context: RewriteContext
+) -> Match | None:
+    """Parts of an axis that shape movers left whole in a 4-D tensor: slices of that tensor, each moved by itself."""
+    chain = chain_into(value, context, rank=4)
+    place = None if chain is None else chain[1].along(axis)
+    if chain is None or not place:
+        return None
+    source, moved, movers = chain
+    parts = [moved.shortened(axis, end - first) for first, end in ranges]
+    return Match((node, *movers), tuple(node.outputs), (source, parts, place, ranges))
 
 
 def _split(node: ir.Node, shape: tuple[int, ...], context: RewriteContext) -> _Parts:

@@ -14,7 +14,8 @@ Write the slices as one convolution of stride 2 with one-hot weights; it can be 
 behind.
 
 ## Fix safety
-The rewrite slice-step-to-conv is exact: a depthwise 1x1 convolution of that stride, with weights of 1.
+The rewrites slice-step-to-conv (a depthwise 1x1 convolution of that stride, with weights of 1) and merge-slices (slices
+of a reversed tensor read the tensor itself) are exact.
 
 ## Source
 Rows V02 and V07: NvInfer.h from 8.4.1 on, developer guide 8.5.
@@ -25,7 +26,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
-from orinport.rules.fixes import SLICE_STEP_TO_CONV
+from orinport.rules.fixes import MERGE_SLICES, SLICE_STEP_TO_CONV
 from orinport.rules.rule import LayerRule
 from orinport.rules.support import by, finding
 
@@ -57,8 +58,18 @@ class SliceStride(LayerRule):
             value=stride,
             limit=row.values["stride"],
             advice="Write it as a convolution of that stride with one-hot weights.",
-            fix=SLICE_STEP_TO_CONV if layer.inputs[0].rank == 4 and 0 not in stride else None,
+            fix=_fix(layer, context),
         )
+
+
+def _fix(layer: Layer, context: Context) -> tuple[str, str] | None:
+    if 0 in layer["stride"]:
+        return None
+    name = layer.outputs[0].name
+    readers = context.consumers.get(name, ())
+    if readers and name not in context.outputs and all(reader.kind is LayerKind.SLICE for reader in readers):
+        return MERGE_SLICES
+    return SLICE_STEP_TO_CONV if layer.inputs[0].rank == 4 else None
 
 
 RULE = SliceStride()

@@ -11,7 +11,8 @@ DLA arithmetic in INT8 is symmetric otherwise; a zero point that is dropped shif
 A network quantised to UINT8 with zero point 128.
 
 ## What to do
-Quantise symmetrically (INT8, zero point 0).
+Quantise symmetrically (INT8, zero point 0). `orinport quantize` and `prepare --precision int8` translate zero points
+that are symmetric in other words, such as UINT8 with 128.
 
 ## Fix safety
 No rewrite is applied.

@@ -15,7 +15,8 @@ Concat, then Reshape to (1, 85, 1, 8400).
 Leave the reshape out and take the raw heads as outputs, or put a layer between the two.
 
 ## Fix safety
-No rewrite is applied.
+The rewrite reshape-to-transpose is exact: a reshape that only moves dimensions of 1 becomes a transpose. It helps from
+TensorRT 9 on; older parsers make a reshape of such a transpose again.
 
 ## Source
 Row N05: builder logs of 8.5 and 8.6: "This version of DLA does not support reshape layers directly connected to
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.rules.finding import Verdict
+from orinport.rules.fixes import RESHAPE_TO_TRANSPOSE
 from orinport.rules.regions import on_dla
 from orinport.rules.rule import NetworkRule
 from orinport.rules.support import finding, holding
@@ -73,6 +75,7 @@ class ReshapeNeighbour(NetworkRule):
                 limit=None,
                 advice="Drop the reshape, or put another layer between the two.",
                 verdict=Verdict.UNKNOWN if undocumented else Verdict.GPU,
+                fix=RESHAPE_TO_TRANSPOSE if undocumented and _moves_ones(neighbour) else None,
             )
 
 
@@ -86,5 +89,16 @@ def _reshape_beside(layer: Layer, context: Context) -> Layer | None:
             return neighbour
     return None
 
+
+def _moves_ones(layer: Layer) -> bool:
+    """True for a reshape from four dimensions to four that puts dimensions of 1 elsewhere and leaves the batch."""
+    before, after = layer.inputs[0].shape, layer.outputs[0].shape
+    if before is None or after is None or not len(before) == len(after) == _DIMENSIONS or before[0] != after[0]:
+        return False
+    turned = any(layer.attributes.get(key) is not None for key in ("first_transpose", "second_transpose"))
+    return not turned and [size for size in before[1:] if size != 1] == [size for size in after[1:] if size != 1]
+
+
+_DIMENSIONS = 4
 
 RULE = ReshapeNeighbour()
