@@ -7,16 +7,16 @@ from importlib.util import find_spec
 from typing import Any
 
 from orinport.errors import OrinportError, first_line
-from orinport.targets.version import Version
 
-__all__ = ["has_package", "import_package", "package_version"]
+__all__ = ["has_package", "import_package"]
 
 _NAME = "tensorrt"
 
 
 def has_package() -> bool:
-    """Whether the package is installed; it is not imported."""
-    return find_spec(_NAME) is not None
+    """Whether the package is installed; it is not imported. A mere folder of that name is none."""
+    found = find_spec(_NAME)
+    return found is not None and found.origin is not None
 
 
 def import_package() -> Any:
@@ -28,14 +28,11 @@ def import_package() -> Any:
             "with --system-site-packages.",
         )
     try:
-        return import_module(_NAME)
-    except (ImportError, OSError, RuntimeError) as error:
+        module = import_module(_NAME)
+        module.Builder, module.Runtime, module.__version__  # noqa: B018 what a broken package lacks
+    except (AttributeError, ImportError, OSError, RuntimeError) as error:
         raise OrinportError(
             f"TensorRT's Python package cannot be loaded: {first_line(error)}.",
             "Its version has to be that of the installed libnvinfer.",
         ) from error
-
-
-def package_version(module: Any) -> Version:
-    """The version of the imported package: major, minor and patch."""
-    return Version.parse(".".join(str(module.__version__).split(".")[:3]))
+    return module
