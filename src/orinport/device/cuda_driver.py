@@ -12,8 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from orinport.errors import OrinportError
 
 if TYPE_CHECKING:
@@ -194,8 +192,3 @@ def _load() -> Any:
             "Run it on the board; orinport verify BUNDLE --as dla-int8 emulates the DLA here.",
         ) from error
     return library
-
-
-def empty_bytes(size: int) -> NDArray[np.uint8]:
-    """Host memory for `size` bytes from the device."""
-    return np.empty(size, np.uint8)
