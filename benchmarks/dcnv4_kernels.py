@@ -135,13 +135,12 @@ def peer_gradients(tensors, gradient, geometry):
 
     batch, height, width, _ = tensors.value.shape
     stride, threads = find_spec_bwd(batch, height, width, geometry.group, geometry.group_channels)
-    pairs = (*geometry.kernel, *geometry.stride, *geometry.padding, *geometry.dilation)
 
     def run():
         return ext.dcnv4_backward(
             tensors.value,
             tensors.offset_mask,
-            *pairs,
+            *geometry.window,
             geometry.group,
             geometry.group_channels,
             geometry.offset_scale,
