@@ -8,8 +8,10 @@ import pytest
 
 from layers import convolution, found, layer, relu, run, tensor, verdicts
 from orinport.model.layer import Layer, LayerKind
+from orinport.placement.place import place
 from orinport.rules.finding import Verdict
-from orinport.targets.target import Confidence
+from orinport.targets import load_target
+from orinport.targets.target import Confidence, Precision
 
 
 def shuffle(source: str, result: str, *, reshape: bool = True) -> Layer:
@@ -224,6 +226,33 @@ def pair() -> list[Layer]:
     return [convolution("x", "y"), convolution("u", "v")]
 
 
+def heads(number: int) -> list[Layer]:
+    """`number` convolutions that read what one GPU layer gives, and one behind another GPU layer."""
+    fork = layer(LayerKind.PLUGIN, ("x",), ("p",), op_type="P", domain="test")
+    readers = [convolution("p", f"h{head}") for head in range(number)]
+    again = layer(LayerKind.PLUGIN, ("h0",), ("q",), op_type="P", domain="test")
+    return [fork, *readers, again, convolution("q", "last")]
+
+
+def test_layers_that_share_only_an_input_may_be_one_loadable() -> None:
+    report = run(heads(3))
+    (note,) = found(report, "DLA302")
+    assert "form 2 to 4 loadables" in note.message
+    assert "OP53" in note.rows
+    beyond = [each for each in found(run(heads(17)), "DLA302") if each.layer]
+    assert [(each.layer, each.verdict) for each in beyond] == [("h16", Verdict.UNKNOWN), ("last", Verdict.UNKNOWN)]
+
+
+def test_placement_counts_the_loadables_that_rules_count() -> None:
+    for network in (heads(3), blocks(5), pair(), windows()):
+        report = run(network)
+        target = load_target("orin-agx-64gb/jp6.2")
+        numbered = [replace(each, index=index) for index, each in enumerate(network)]
+        placement = place(numbered, report.verdicts, inputs=(), outputs=(), target=target, precision=Precision.FP16)
+        counted = [finding.value for finding in found(report, "DLA302") if not finding.layer]
+        assert counted == ([placement.loadables] if placement.loadables > 1 else [])
+
+
 @pytest.mark.parametrize(
     ("target", "blocked"), [("orin-agx-64gb/jp5.1", False), ("orin-agx-64gb/jp6.0", True), ("xavier-agx/jp5.1", False)]
 )
@@ -231,8 +260,22 @@ def test_standalone_is_one_graph(target: str, blocked: bool) -> None:
     findings = found(run(pair(), target=target, standalone=True), "DLA311")
     assert bool(findings) is blocked
     if blocked:
-        assert (findings[0].value, findings[0].limit, findings[0].verdict) == (2, 1, Verdict.BLOCKED)
+        assert (findings[0].value, findings[0].limit, findings[0].verdict) == (2, 1, Verdict.UNKNOWN)
         assert "'v'" in findings[0].message
+        assert "OP53" in findings[0].rows
+
+
+def test_standalone_parts_of_different_batch_are_two_graphs_for_certain() -> None:
+    batched = layer(
+        LayerKind.ACTIVATION,
+        (tensor("u", (4, 8, 8, 8)),),
+        (tensor("v", (4, 8, 8, 8)),),
+        type="RELU",
+        alpha=0.0,
+        beta=0.0,
+    )
+    findings = found(run([convolution("x", "y"), batched], standalone=True), "DLA311")
+    assert [finding.verdict for finding in findings] == [Verdict.BLOCKED]
 
 
 def test_one_graph_or_no_standalone_is_fine() -> None:

@@ -36,7 +36,7 @@ def test_confidences_are_those_of_the_documents() -> None:
 def test_open_points_and_conflicts() -> None:
     rows = catalogue_rows()
     points = {row.id.rstrip("abc") for row in rows.values() if row.kind == "open"}
-    assert points == {f"OP{number:02}" for number in range(1, 53)}
+    assert points == {f"OP{number:02}" for number in range(1, 54)}
     conflicts = [row for row in rows.values() if row.kind == "conflict"]
     assert len(conflicts) == 19
     for row in conflicts:

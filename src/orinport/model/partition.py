@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from orinport.model.layer import Layer
 
-__all__ = ["group_positions", "partition", "sources_of"]
+__all__ = ["group_positions", "levels", "partition", "sources_of"]
 
 
 def partition(layers: Sequence[Layer], colour: Callable[[Layer], Hashable | None]) -> tuple[tuple[Layer, ...], ...]:
@@ -40,6 +40,20 @@ def sources_of(layers: Sequence[Layer]) -> list[list[int]]:
     return sources
 
 
+def levels(
+    sources: Sequence[Sequence[int]], colours: Sequence[Hashable | None], ends: Collection[int] = ()
+) -> list[int]:
+    """Changes of colour on the longest way to each layer; what reads a layer in `ends` counts as a change too."""
+    found: list[int] = []
+    for position, before in enumerate(sources):
+        colour, own = colours[position], 0
+        for source in before:
+            if colours[source] is not None:
+                own = max(own, found[source] + (colours[source] != colour or source in ends))
+        found.append(own)
+    return found
+
+
 def group_positions(
     sources: Sequence[Sequence[int]], colours: Sequence[Hashable | None], ends: Collection[int] = ()
 ) -> list[list[int]]:
@@ -47,7 +61,7 @@ def group_positions(
 
     What reads a layer in `ends` is in no group with it.
     """
-    level: list[int] = []
+    level = levels(sources, colours, ends)
     leader = list(range(len(sources)))
 
     def find(position: int) -> int:
@@ -57,13 +71,8 @@ def group_positions(
         return position
 
     for position, before in enumerate(sources):
-        colour, own = colours[position], 0
         for source in before:
-            if colours[source] is not None:
-                own = max(own, level[source] + (colours[source] != colour or source in ends))
-        level.append(own)
-        for source in before:
-            if colours[source] == colour and level[source] == own:
+            if colours[source] == colours[position] and level[source] == level[position]:
                 leader[find(position)] = find(source)
     groups: dict[int, list[int]] = {}
     for position, colour in enumerate(colours):

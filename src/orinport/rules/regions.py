@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orinport.model.partition import partition
+from orinport.model.partition import levels, partition, sources_of
 from orinport.rules.finding import Verdict
 from orinport.rules.support import finding, holding
 from orinport.words import some
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from orinport.rules.rule import Context, Rule
     from orinport.targets.target import RuleRow
 
-__all__ = ["layer_names", "loadables", "network_finding", "on_dla", "too_large"]
+__all__ = ["fewest_loadables", "layer_names", "loadables", "network_finding", "on_dla", "too_large"]
 
 
 def network_finding(
@@ -83,7 +83,17 @@ def loadables(layers: Sequence[Layer], context: Context) -> tuple[tuple[Layer, .
     if "loadables" not in context.memo:
         groups = partition(layers, colour)
         context.memo["loadables"] = tuple(group for group in groups if on_dla(group[0], context))
+        colours = [colour(layer) for layer in layers]
+        ranks = zip(colours, levels(sources_of(layers), colours), strict=True)
+        context.memo["fewest_loadables"] = len({rank for rank in ranks if rank[0][0] == "dla"})
     found: tuple[tuple[Layer, ...], ...] = context.memo["loadables"]
+    return found
+
+
+def fewest_loadables(layers: Sequence[Layer], context: Context) -> int:
+    """How many loadables there are at least: if layers that share only an input, or nothing, go into one (row OP53)."""
+    loadables(layers, context)
+    found: int = context.memo["fewest_loadables"]
     return found
 
 

@@ -1,13 +1,14 @@
 """A standalone network that is more than one DLA graph.
 
 ## What it checks
-In a standalone build, whether the DLA layers form one loadable.
+In a standalone build, whether the DLA layers form one loadable. Where they are several only because parts share just
+an input, or nothing, the whole is `unknown`: no document says whether those go into one.
 
 ## Why it matters
 A standalone loadable is one graph; a second one, even if all its layers are taken, ends the build.
 
 ## Example
-A network whose parts have different batch sizes, or do not touch each other.
+A network whose parts have different batch sizes.
 
 ## What to do
 Build the parts separately, or bring them to one batch size.
@@ -16,7 +17,7 @@ Build the parts separately, or bring them to one batch size.
 No rewrite is applied.
 
 ## Source
-Row J05: NVIDIA/TensorRT issue 4165, "Safety certified DLA should only have one graph for the whole network."
+Rows J05 and OP53: NVIDIA/TensorRT issue 4165, "Safety certified DLA should only have one graph for the whole network."
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.rules.finding import Verdict
-from orinport.rules.regions import layer_names, loadables, network_finding
+from orinport.rules.regions import fewest_loadables, layer_names, loadables, network_finding
 from orinport.rules.rule import NetworkRule
+from orinport.rules.support import holding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 class OneGraph(NetworkRule):
     code = "DLA311"
     title = "Standalone network is more than one graph"
-    rows = ("J05",)
+    rows = ("J05", "OP53")
 
     def check(self, layers: Sequence[Layer], context: Context) -> Iterator[Finding]:
         row = context.rows.get("J05")
@@ -47,15 +49,16 @@ class OneGraph(NetworkRule):
         groups = loadables(layers, context)
         if len(groups) <= row.values["max"]:
             return
+        certain = fewest_loadables(layers, context) > row.values["max"]
         yield network_finding(
             self,
-            (row,),
+            (row,) if certain else (row, *holding(context, ("OP53",))),
             f"The DLA layers form {len(groups)} graphs, and a standalone loadable is one; the second starts at"
             f" {layer_names(groups[1][:1])}.",
             value=len(groups),
             limit=row.values["max"],
             advice="Build the parts separately, or make them one.",
-            verdict=Verdict.BLOCKED,
+            verdict=Verdict.BLOCKED if certain else Verdict.UNKNOWN,
         )
 
 
