@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 
 from boards import SCRIPT, ssh_options, ssh_server, user, write_keys, write_program
 from orinport.cli import main
-from orinport.device.measure import measure_arguments, measure_here, measure_remotely
+from orinport.device.measure import built_core, measure_arguments, measure_here, measure_remotely
 from orinport.errors import OrinportError
 from orinport.targets.version import Version
 
@@ -62,6 +62,15 @@ def test_exports_are_asked_for_as_the_version_spells_it() -> None:
     assert {"--loadEngine=model.engine", "--useDLACore=1", "--separateProfileRun"} <= set(older)
     assert "--separateProfileRun" not in newer
     assert {"--exportProfile=profile.json", "--exportTimes=times.json", "--exportLayerInfo=layers.json"} <= set(newer)
+
+
+def test_the_core_is_the_one_that_was_built_for(bundle: Path) -> None:
+    script = bundle / "build.sh"
+    script.write_text("trtexec --onnx=model.onnx --useDLACore=1 --fp16")
+    assert built_core(bundle) == 1
+    script.write_text("trtexec --onnx=model.onnx --fp16")
+    assert built_core(bundle) is None
+    assert not any("useDLACore" in word for word in measure_arguments(Version.parse("8.6.2"), built_core(bundle)))
 
 
 def test_measured_here(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -158,14 +158,14 @@ def _measure(folder: Path, model: Path, target: str, precision: str, host: str |
     from orinport.checking import as_target
     from orinport.device.board import board_folders
     from orinport.device.log import read_log
-    from orinport.device.measure import ENGINE, measure_arguments, measure_here, measure_remotely
+    from orinport.device.measure import ENGINE, built_core, measure_arguments, measure_here, measure_remotely
     from orinport.report.log import log_text
 
     def show(line: str) -> None:
         if not quiet:
             sys.stderr.write(line + "\n")
 
-    arguments = measure_arguments(as_target(target).stack.tensorrt)
+    arguments = measure_arguments(as_target(target).stack.tensorrt, built_core(folder))
     if host:
         own = board_folders(folder, [host])[host]
         folder = own if (own / ENGINE).is_file() else folder

@@ -27,7 +27,7 @@ BESIDE = ("timing.cache", "layers.json")
 """What a build may write beside its product."""
 BOARDS = "boards"
 """The folder in a bundle that holds what several boards have built."""
-_NOT_SENT = (*PRODUCTS, *BESIDE, LOG, BOARDS)
+_NOT_SENT = (*PRODUCTS, *BESIDE, LOG, BOARDS, "parts")
 _DEFAULT_TRTEXEC = Path("/usr/src/tensorrt/bin/trtexec")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +15,14 @@ from orinport.device.process import make_folder, run_logged
 from orinport.device.remote import fetch, remote_folder, run_remotely, send_file
 from orinport.device.trtexec import has_option
 from orinport.errors import OrinportError
+from orinport.files import read_bounded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from orinport.targets.version import Version
 
-__all__ = ["Measured", "measure_arguments", "measure_here", "measure_remotely"]
+__all__ = ["ENGINE", "Measured", "built_core", "measure_arguments", "measure_here", "measure_remotely"]
 
 ENGINE = "model.engine"
 LOG = "profile.log"
@@ -42,11 +44,22 @@ class Measured:
     layers: Path | None
 
 
-def measure_arguments(version: Version, dla_core: int = 0) -> list[str]:
+def built_core(folder: Path) -> int | None:
+    """The DLA core that the bundle's build.sh builds for, None if it builds for the GPU alone."""
+    try:
+        text = read_bounded(folder / "build.sh", 1 << 20).decode("utf-8", "replace")
+    except OSError:
+        return 0
+    found = re.search(r"--useDLACore=(\d+)", text)
+    return int(found.group(1)) if found else None
+
+
+def measure_arguments(version: Version, dla_core: int | None = 0) -> list[str]:
     """Arguments of trtexec of that version: profile, times and layer information, the times without the profiler."""
+    core = [] if dla_core is None else [f"--useDLACore={dla_core}"]
     separate = ["--separateProfileRun"] if has_option("separateProfileRun", version) else []
     exports = [f"--exportProfile={PROFILE}", f"--exportTimes={TIMES}", f"--exportLayerInfo={LAYERS}"]
-    return [f"--loadEngine={ENGINE}", f"--useDLACore={dla_core}", *separate, *exports]
+    return [f"--loadEngine={ENGINE}", *core, *separate, *exports]
 
 
 def measure_here(folder: Path, arguments: Sequence[str], show: Callable[[str], None]) -> Measured:
