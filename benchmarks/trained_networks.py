@@ -32,9 +32,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NETWORKS))
     parser.add_argument("--pictures", type=int, default=4)
-    parser.add_argument("--rank-pictures", type=int, default=2)
+    parser.add_argument("--rank-pictures", type=int, default=2, help="0 ranks nothing")
+    parser.add_argument("--ties", default="all", choices=["all", "except-products", "none"])
     options = parser.parse_args()
-    print(f"{platform.machine()}, ONNX Runtime {onnxruntime.__version__}, {TARGET}, {options.pictures} pictures")
+    print(f"{platform.machine()}, ONNX Runtime {onnxruntime.__version__}, {TARGET}", end=", ")
+    print(f"{options.pictures} pictures, ties {options.ties}")
     print("| network | nodes INT8, FP16, off the DLA | output | SNR, dB | cosine | first wrong tensor, dB |")
     print("|---|---|---|---|---|---|")
     ranked = []
@@ -51,15 +53,18 @@ def main() -> None:
                 data=paths["calibration.npy"],
                 shapes=network.shapes,
                 target=TARGET,
+                ties=options.ties,
                 output=paths["bundle"],
             )
-            given = {"emulate": "dla-int8", "data": paths["others.npy"], "target": TARGET}
+            given = {"emulate": "dla-int8", "data": paths["others.npy"], "target": TARGET, "ties": options.ties}
             report = orinport.verify(paths["bundle"], cases=0, **given)
             first = report.first_wrong
             told = "none" if first is None else f"`{first.name}`, {first.snr_db:.1f}"
             for row in report.output_rows:
                 nodes = f"{report.int8}, {report.fp16}, {report.fp32}"
                 print(f"| {name} | {nodes} | `{row.name}` | {row.snr_db:.1f} | {row.cosine:.4f} | {told} |", flush=True)
+            if not options.rank_pictures:
+                continue
             started = time.perf_counter()
             ranking = orinport.verify(paths["bundle"], cases=options.rank_pictures, rank=True, **given).ranking
             spent = time.perf_counter() - started
@@ -73,6 +78,8 @@ def main() -> None:
             ranked.append(
                 f"| {name} | {len(ranking)} | `{best.layer}` | {before:.2f} | {after:.2f} | {cost} | {spent:.0f} |"
             )
+    if not ranked:
+        return
     print(f"\n{options.rank_pictures} pictures")
     head = ("network", "layers tried", "first", "SNR before, dB", "with it in FP16, dB", "costs, us", "ranking, s")
     print(f"| {' | '.join(head)} |")

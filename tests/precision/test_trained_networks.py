@@ -89,7 +89,7 @@ def test_int8_keeps_the_answer(method: str, least: float, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "least"), [("pp-ocr detection", 6.0), ("pp-ocr recognition", 4.0)])
+@pytest.mark.parametrize(("name", "least"), [("pp-ocr detection", 8.0), ("pp-ocr recognition", 6.0)])
 def test_emulated_as_the_dla_computes_it(name: str, least: float, tmp_path: Path) -> None:
     """Every output against FP32 on pictures that calibration has not seen; `least` is an SNR in dB."""
     network = trained(name)
@@ -101,9 +101,11 @@ def test_emulated_as_the_dla_computes_it(name: str, least: float, tmp_path: Path
         data=tmp_path / "d.npy",
         shapes=network.shapes,
         target=TARGET,
+        ties="except-products",
         output=tmp_path / "b",
     )
-    report = orinport.verify(tmp_path / "b", emulate="dla-int8", data=tmp_path / "o.npy", target=TARGET, cases=0)
+    given = {"data": tmp_path / "o.npy", "target": TARGET, "ties": "except-products"}
+    report = orinport.verify(tmp_path / "b", emulate="dla-int8", cases=0, **given)
     assert {row.name for row in report.output_rows} == {
         tensor.name for tensor in load(tmp_path / "b/model.onnx").outputs
     }
