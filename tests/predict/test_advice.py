@@ -84,7 +84,7 @@ SAYS = {
     "PERF002": "2 FP16 convolutions on Rubik",
     "PERF003": "4 transitions and 3 DLA regions cost",
     "PERF004": "Linear inputs and outputs cost about",
-    "PERF005": "conv0 fills 8 of 64 channels",
+    "PERF005": "conv0 fills 8 of 64 values of an atomic operation and takes",
     "PERF006": "1 grouped convolution with 100 % of the multiplications",
     "PERF007": "3 layers waiting for memory",
     "PERF008": "The time of 1 layer is not known (no measurement of SOFTMAX",
@@ -115,6 +115,17 @@ def test_a_network_that_multiplies_all_the_time_needs_no_advice() -> None:
     busy = [each for each in prediction.layers if each.bound.value == "mac"]
     assert len(busy) == 12
     assert prediction.findings == ()
+
+
+def test_an_image_fills_an_atom_with_the_row_of_a_kernel() -> None:
+    prediction = predicted([conv(0, image(3, 512, 512), 64, 7)])
+    found = finding("PERF005", prediction)
+    assert found is not None
+    assert (
+        "conv0 fills 28 of 64 values of an atomic operation with the rows of its kernel over an image" in found.message
+    )
+    assert "dla_hwc4" not in found.help
+    assert finding("PERF005", predicted([conv(0, image(3, 512, 512), 64, 9)])) is None
 
 
 def test_shares_add_up_to_what_the_engines_do() -> None:

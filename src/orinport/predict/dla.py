@@ -12,7 +12,7 @@ a cycle. The sources and the fit are in docs/how-to/predict.md; no Orin was meas
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 from typing import TYPE_CHECKING
 
@@ -78,6 +78,8 @@ class OperationTime:
     cycles: float
     bytes: Bytes
     reason: str = ""
+    filled: int = 0
+    """Values of an atomic operation that a convolution fills; 0 where that does not apply."""
 
 
 def operation_time(operation: Operation, around: Surroundings) -> OperationTime:
@@ -201,7 +203,17 @@ def _convolution(operation: Operation, around: Surroundings) -> OperationTime:
         read=use.input_bytes * work.images,
         weights=ceil(use.weight_bytes * share) * (1 if use.weights_stay else work.images),
     )
-    return _combine(cycles / megahertz, work.macs, cycles, moved, engine, around)
+    time = _combine(cycles / megahertz, work.macs, cycles, moved, engine, around)
+    return replace(time, filled=_filled(work, around, image=source.name in around.image_inputs))
+
+
+def _filled(work: _Work, around: Surroundings, *, image: bool) -> int:
+    """Channels of a group, or the values of a kernel's row in an image, as far as one atomic operation takes them."""
+    int8 = around.precision is Precision.INT8
+    values = work.channels // work.groups
+    if image and int8:
+        values = work.kernel_width * int(around.constants["image_channels"])
+    return min(values, int(around.constants["atom_channels" if int8 else "rubik_atom"]))
 
 
 def _pipe_cycles(work: _Work, around: Surroundings, *, image: bool) -> float:

@@ -235,8 +235,8 @@ def _share(
         utilisation,
         time.bytes,
         atom,
-        "",
-        time.reason,
+        reason=time.reason,
+        filled=time.filled if isinstance(time, OperationTime) else 0,
     )
     for layer in operation.layers[1:]:
         yield LayerPrediction(

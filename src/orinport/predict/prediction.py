@@ -94,6 +94,8 @@ class LayerPrediction:
     atom: int = 0
     """Input channels that the engine multiplies at once; 0 where that does not apply."""
     fused_into: str = ""
+    filled: int = 0
+    """How many of `atom` a convolution fills: its channels, or the values of a kernel's row in an image."""
     reason: str = ""
     """Why the time is not known, or what it rests on."""
 
