@@ -28,7 +28,6 @@ _HANDLE = ctypes.c_void_p
 _POINTER = ctypes.c_uint64
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuInit": (ctypes.c_uint,),
-    "cuDriverGetVersion": (ctypes.POINTER(ctypes.c_int),),
     "cuDeviceGet": (ctypes.POINTER(ctypes.c_int), ctypes.c_int),
     "cuDeviceGetName": (ctypes.c_char_p, ctypes.c_int, ctypes.c_int),
     "cuDevicePrimaryCtxRetain": (ctypes.POINTER(_HANDLE), ctypes.c_int),

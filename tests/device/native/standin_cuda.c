@@ -14,7 +14,6 @@ long standin_bad_calls(void) { return bad_calls; }
 static int bad(void) { bad_calls++; return INVALID_VALUE; }
 
 int cuInit(unsigned flags) { return flags ? bad() : SUCCESS; }
-int cuDriverGetVersion(int *version) { *version = 12060; return SUCCESS; }
 int cuDeviceGet(int *device, int ordinal) { *device = 7; return ordinal ? bad() : SUCCESS; }
 int cuDeviceGetName(char *name, int length, int device) {
     if (device != 7) return bad();
