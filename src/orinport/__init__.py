@@ -1,7 +1,8 @@
 """orinport ports neural networks to NVIDIA Orin, on its DLA and its GPU.
 
 `check`, `prepare`, `quantize`, `predict` and `verify` each take a path, bytes, an `onnx.ModelProto` or an onnx_ir
-model and return a value; `plan_matmul` takes sizes. What a caller can get wrong is an `OrinportError`.
+model and return a value; `profile` and `refit` take what a board measured too, `plan_matmul` takes sizes. What a
+caller can get wrong is an `OrinportError`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from orinport.lazy import lazily
 
 if TYPE_CHECKING:
-    from orinport.api import check, plan_matmul, predict, prepare, quantize, verify
+    from orinport.api import check, plan_matmul, predict, prepare, profile, quantize, refit, verify
     from orinport.errors import MissingExtraError, OrinportError
 
 __version__ = "0.1.0"
@@ -24,7 +25,9 @@ __all__ = [
     "plan_matmul",
     "predict",
     "prepare",
+    "profile",
     "quantize",
+    "refit",
     "verify",
 ]
 
@@ -35,7 +38,9 @@ _HOME = {
     "plan_matmul": "orinport.api",
     "predict": "orinport.api",
     "prepare": "orinport.api",
+    "profile": "orinport.api",
     "quantize": "orinport.api",
+    "refit": "orinport.api",
     "verify": "orinport.api",
 }
 

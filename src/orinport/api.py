@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from orinport.device.compare import Comparison
     from orinport.emulation import EmulationOptions, EmulationReport
     from orinport.matmul.planner import MatmulReport
+    from orinport.measuring import Refit
     from orinport.precision.calibrate import CalibrationOptions
     from orinport.predict.prediction import Prediction
     from orinport.quantization import Int8Options, QuantizeReport
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from orinport.rewrites.rewrite import Safety
     from orinport.targets.target import Target
 
-__all__ = ["check", "plan_matmul", "predict", "prepare", "quantize", "verify"]
+__all__ = ["check", "plan_matmul", "predict", "prepare", "profile", "quantize", "refit", "verify"]
 
 
 def check(
@@ -376,6 +378,63 @@ def predict(
         network.name, placement, aim, chosen, sparse=sparse, linear_io=linear_io, gpu_us=gpu_us
     )
     return replace(prediction, notes=notes) if notes else prediction
+
+
+def profile(
+    model: Any,
+    measurement: str | Path,
+    *,
+    target: str | Target = DEFAULT_TARGET,
+    precision: str = "int8",
+    power_mode: str | None = None,
+    shapes: str | Sequence[str] | Mapping[str, Sequence[int]] | None = None,
+    layers: str | Path | None = None,
+) -> Comparison:
+    """Lay what a board measured beside the prediction, layer by layer.
+
+    `measurement` is a profile of trtexec or a CSV of cuDLA's layer statistics, `layers` trtexec's layer information of
+    the same engine. Raises OrinportError for a file that is neither, and for targets that no measurement covers.
+    """
+    from orinport.device.measured import read_layer_nodes, read_measurement
+    from orinport.measuring import lay_beside
+
+    return lay_beside(
+        model,
+        read_measurement(Path(measurement)),
+        target=target,
+        precision=precision,
+        power_mode=power_mode,
+        shapes=shapes,
+        nodes=None if layers is None else read_layer_nodes(Path(layers)),
+    )
+
+
+def refit(
+    model: Any,
+    measurement: str | Path,
+    *,
+    target: str | Target = DEFAULT_TARGET,
+    precision: str = "int8",
+    power_mode: str | None = None,
+    shapes: str | Sequence[str] | Mapping[str, Sequence[int]] | None = None,
+    layers: str | Path | None = None,
+) -> Refit:
+    """Fit the constants of the prediction to what a board measured; arguments as those of `profile`.
+
+    Raises OrinportError if the measurement determines none of the constants.
+    """
+    from orinport.device.measured import read_layer_nodes, read_measurement
+    from orinport.measuring import refit as fit
+
+    return fit(
+        model,
+        read_measurement(Path(measurement)),
+        target=target,
+        precision=precision,
+        power_mode=power_mode,
+        shapes=shapes,
+        nodes=None if layers is None else read_layer_nodes(Path(layers)),
+    )
 
 
 def plan_matmul(

@@ -227,6 +227,16 @@ def test_command_writes_a_profile_that_is_a_target(tmp_path: Path, capsys: pytes
         assert row["predicted_us"] == pytest.approx(row["measured_us"], rel=0.02)
 
 
+def test_the_same_in_python(tmp_path: Path) -> None:
+    model = convolutions(tmp_path / "n.onnx")
+    measured = write_statistics(tmp_path / "s.csv", statistics(model, known(mac_efficiency=0.7)))
+    fitted = orinport.refit(model, measured, target=TARGET)
+    assert values(fitted)["mac_efficiency"] == pytest.approx(0.7, rel=1e-3)
+    rows = orinport.profile(model, measured, target=TARGET).rows
+    assert [row.name for row in rows] == [f"conv{i}" for i in range(5)]
+    assert all(row.predicted_us is not None and row.predicted_us < row.measured_us for row in rows)
+
+
 def test_a_second_refit_keeps_what_the_first_found(tmp_path: Path) -> None:
     model = convolutions(tmp_path / "n.onnx", number=6)
     first = write_statistics(tmp_path / "int8.csv", statistics(model, known(mac_efficiency=0.7)))
