@@ -458,6 +458,14 @@ def test_a_partition_like_our_own_agrees(name: str) -> None:
     assert match.unmatched == ()
 
 
+def test_a_log_of_another_version_is_pointed_out() -> None:
+    check = orinport.check(network(), target="orin-agx-64gb/jp6.0")
+    for version, told in (("8.6.2", False), ("8.6.1", False), ("10.3.0", True)):
+        log = read(f"[I] TensorRT version: {version}\n[GpuLayer] ACTIVATION: sign2\n")
+        said = f"the log is of TensorRT {version}, and orin-agx-64gb/jp6.0 has 8.6.2"
+        assert (said in log_text("log", log, match_log(log, check))) is told
+
+
 def test_a_log_of_another_network_is_not_said_to_agree() -> None:
     check = orinport.check(network())
     log = read("Layer 'other' (POOLING): Unsupported on DLA. Switching this layer's device type to GPU.\n")

@@ -48,6 +48,8 @@ class LogMatch:
     """What our own rules say against the layers that the log refuses, by layer name of the log."""
     target: str = ""
     precision: str = ""
+    tensorrt: str = ""
+    """TensorRT's version of the target."""
 
 
 def match_log(log: LogReport, check: CheckReport) -> LogMatch:
@@ -70,7 +72,16 @@ def match_log(log: LogReport, check: CheckReport) -> LogMatch:
         for name in log.refused
     }
     differences = tuple(_differences(log, known, check))
-    return LogMatch(nodes, tuple(unmatched), differences, causes, check.target.name, check.precision.value)
+    target = check.target
+    return LogMatch(
+        nodes,
+        tuple(unmatched),
+        differences,
+        causes,
+        target.name,
+        check.precision.value,
+        str(target.stack.tensorrt),
+    )
 
 
 def _named(log: LogReport) -> Iterable[str]:

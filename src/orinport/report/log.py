@@ -130,13 +130,22 @@ def _named(name: str, match: LogMatch | None) -> str:
 
 
 def _match(match: LogMatch, report: LogReport, style: Style) -> list[str]:
-    lines = []
+    lines = _other_version(match, report, style)
     for name, findings in list(match.causes.items())[:_NAMES_SHOWN]:
         for finding in findings[:2]:
             lines += [f"{clean(name)}: {finding.code}: {clean(finding.message)}", f"  help: {clean(finding.help)}"]
             if finding.fix is not None:
                 lines.append(f"  fix: orinport prepare applies {finding.fix.rewrite} ({finding.fix.safety})")
     return [*lines, *([""] if lines else []), *_agreement(match, report, style)]
+
+
+def _other_version(match: LogMatch, report: LogReport, style: Style) -> list[str]:
+    """Rules hold for versions: verdicts of another one prove nothing."""
+    if not report.version or report.version.split(".")[:2] == match.tensorrt.split(".")[:2]:
+        return []
+    return [
+        style.warn(f"the log is of TensorRT {report.version}, and {match.target} has {match.tensorrt}: choose --target")
+    ]
 
 
 def _agreement(match: LogMatch, report: LogReport, style: Style) -> list[str]:
