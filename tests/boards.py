@@ -107,7 +107,7 @@ def ssh_server(folder: Path, trtexec: Path, **environment: str) -> Iterator[int]
         [server, "-D", "-e", "-f", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        for _ in range(100):
+        for _ in range(400):
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     break

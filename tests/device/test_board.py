@@ -200,7 +200,7 @@ def test_a_lost_connection_ends_the_build_on_the_board(
         with pytest.raises(OrinportError, match=r"connection to .* was lost"):
             build_remotely(bundle, f"{user()}@127.0.0.1", [], show, ssh=ssh, hold=held.append)
         board = int((tmp_path / "trtexec.pid").read_text())
-        for _ in range(100):
+        for _ in range(400):
             if not Path(f"/proc/{board}").exists():
                 break
             time.sleep(0.05)

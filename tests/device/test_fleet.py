@@ -162,7 +162,7 @@ def test_interruption_ends_every_build_and_leaves_nothing(bundle: Path, boards: 
     assert rest[-1] == "orinport: interrupted"
     assert not any("Traceback" in line for line in rest)
     pids = [int((Path(ssh).parent.parent / f"trtexec-{name}.pid").read_text()) for name in HOSTS]
-    for _ in range(100):
+    for _ in range(400):
         if not any(Path(f"/proc/{pid}").exists() for pid in pids):
             break
         time.sleep(0.05)
