@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
+from onnx.reference import ReferenceEvaluator
 
 import orinport
 from builders import network, node, random_feeds, run_onnx, small_cnn
@@ -64,6 +66,10 @@ def test_weights_have_a_scale_for_each_output_channel(scales: Scales) -> None:
     assert all((np.abs(array.reshape(array.shape[0], -1)).max(axis=1) == 127).all() for array in integers)
 
 
+ROUNDS_HALF = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2]) >= (1, 30)
+"""ONNX Runtime up to 1.28 cuts off where QuantizeLinear should round FP16 (measured: 1.23.2 to 1.28.0; not 1.30.0)."""
+
+
 def test_half_precision_has_scales_of_its_own_type(scales: Scales) -> None:
     half, _ = to_half(load(small_cnn()))
     explicit, findings = insert_qdq(half, scales)
@@ -77,7 +83,10 @@ def test_half_precision_has_scales_of_its_own_type(scales: Scales) -> None:
     feeds = {name: array.astype(np.float16) for name, array in random_feeds(small_cnn(), seed=5).items()}
     single, _ = insert_qdq(load(small_cnn()), scales)
     expected = run_onnx(to_proto(single), random_feeds(small_cnn(), seed=5))[0]
-    got = run_onnx(to_proto(explicit), feeds)[0].astype(np.float32)
+    if ROUNDS_HALF:
+        got = run_onnx(to_proto(explicit), feeds)[0].astype(np.float32)
+    else:
+        got = ReferenceEvaluator(to_proto(explicit)).run(None, feeds)[0].astype(np.float32)
     assert float(((got - expected) ** 2).mean()) < 0.005 * float((expected**2).mean())
 
 
