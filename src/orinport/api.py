@@ -365,7 +365,7 @@ def predict(
     if optimize or keep or cores != 1:
         from orinport.placing import placed_anew
 
-        placed = placed_anew(report, network, optimize=optimize, wishes=keep or {}, cores=cores)
+        placed = placed_anew(report, network, optimize=optimize, wishes=keep or {}, cores=cores, batch=batch)
         report, notes = placed.report, placed.notes
     placement = report.placement
     if batch is not None:

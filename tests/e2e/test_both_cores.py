@@ -146,7 +146,9 @@ def test_the_prediction_of_a_split_network() -> None:
     assert split.fps_two_dlas <= single.fps_two_dlas, "instances side by side are never slower in the long run"
     document = predict_document(split)
     assert [region["core"] for region in document["regions"]] == [region.core for region in split.regions]
-    assert "dla1 from" in predict_text(split)
+    text = predict_text(split)
+    assert "dla1 from" in text
+    assert "each going over dla0 and dla1; every region is an engine" in text
 
 
 def test_a_chain_is_not_split_and_says_so(tmp_path: Path) -> None:
@@ -184,3 +186,9 @@ def test_wishes_name_cores_and_old_parts_go(tmp_path: Path) -> None:
 def test_what_cannot_be(given: dict[str, object], says: str) -> None:
     with pytest.raises(OrinportError, match=says):
         orinport.predict(branches(), **given)  # type: ignore[arg-type]
+
+
+def test_the_split_is_chosen_for_the_batch() -> None:
+    graph = branches(size=32)
+    assert not orinport.predict(graph, cores=2).split
+    assert orinport.predict(graph, cores=2, batch=64).split

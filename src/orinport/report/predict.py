@@ -131,7 +131,8 @@ def predict_text(prediction: Prediction, style: Style = PLAIN, *, rows: int = _R
 
 def _queued(prediction: Prediction) -> str:
     if prediction.split:
-        return f"queued: {_rate(prediction, 2)}, each going over both DLA cores; every region is an engine of its own"
+        units = " and ".join(sorted({region.unit for region in prediction.regions}))
+        return f"queued: {_rate(prediction, 2)}, each going over {units}; every region is an engine of its own"
     return f"queued: {_rate(prediction, 1)} on one DLA, {_rate(prediction, 2)} on two with an instance each"
 
 
