@@ -143,7 +143,7 @@ def _in_parts(
         replace(
             report,
             parts=tuple(part.report for part in parts),
-            split_us=prediction.total_us,
+            split=prediction,
             notes=(*report.notes, note),
             files=tuple(sorted((*report.files, "build_parts.sh", PARTS, "parts.json"))),
         ),

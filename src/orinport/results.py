@@ -131,5 +131,5 @@ class PrepareReport:
     """What runs behind model.onnx, where a tail was cut off."""
     parts: tuple[PartReport, ...] = ()
     """The same network as several engines, for both DLA cores and the GPU."""
-    split_us: float = 0.0
+    split: Prediction | None = None
     """What one inference of the parts is predicted to take."""

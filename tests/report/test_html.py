@@ -18,6 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import orinport
 from browser import CHROMIUM, Browser
+from builders import light_path
 from orinport.cli import main
 from orinport.errors import OrinportError
 from orinport.report.bundle import prepare_document
@@ -75,7 +76,12 @@ def many_layers(document: dict[str, Any], number: int) -> dict[str, Any]:
     names = [layer["name"] for layer in prediction["layers"]]
     step = max(1, number // 20)
     prediction["regions"] = [
-        {**prediction["regions"][0], "device": "dla" if k % 2 == 0 else "gpu", "layers": names[i : i + step]}
+        {
+            **prediction["regions"][0],
+            "device": "dla" if k % 2 == 0 else "gpu",
+            "start_us": k * prediction["regions"][0]["us"],
+            "layers": names[i : i + step],
+        }
         for k, i in enumerate(range(0, number, step))
     ]
     return big
@@ -181,6 +187,33 @@ def test_the_page_lives_in_a_browser(document: dict[str, Any], tmp_path: Path) -
     assert seen["drawings"] == 3
     assert seen["dots"] >= 1
     assert any("<script>alert(1)</script>" in name for name in seen["names"])
+
+
+@needs_chromium
+def test_parts_have_a_timeline_of_their_own(tmp_path: Path) -> None:
+    report = orinport.prepare(light_path("squeezenet"), output=tmp_path / "b")
+    document = json.loads(json.dumps(plain(prepare_document(report))))
+    split = copy.deepcopy(document["prediction"]) | {"split": True}
+    first = split["regions"][0]
+    split["regions"] = [
+        {**first, "core": core, "start_us": start, "device": device}
+        for device, core, start in (("dla", 0, 0.0), ("dla", 1, 10.0), ("gpu", 0, 20.0))
+    ]
+    part = {"folder": HOSTILE, "device": "dla", "core": 1, "inputs": [{"name": HOSTILE, "from": None}], "outputs": []}
+    parts = {"us": 1.0, "parts": [{**part, "start_us": 0.0, "us": 1.0}]}
+    page = report_html({**document, "split": split, "parts": parts})
+    tops = "[...new Set([...document.querySelectorAll('#split rect')].map(each => each.getAttribute('y')))]"
+    with Browser(tmp_path) as browser:
+        browser.open(page, tmp_path)
+        assert browser.evaluate(tops) == ["24", "70", "116"]
+        assert browser.evaluate("document.querySelectorAll('main script').length") == 0
+        assert browser.evaluate("document.getElementById('s-par').textContent") == "In parts"
+        browser.width(390)
+        assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert browser.problems == []
+    events = trace_document({**document, "split": split, "parts": parts})["traceEvents"]
+    assert {event["tid"] for event in events if event["pid"] == 2 and event["ph"] == "X"} == {1, 2, 3}
+    assert min(event["ts"] for event in events if (event["pid"], event["tid"], event["ph"]) == (2, 2, "X")) == 10.0
 
 
 @needs_chromium

@@ -31,6 +31,7 @@ def prepare_document(report: PrepareReport) -> dict[str, Any]:
         "notes": list(report.notes),
         "build": report.build,
         "prediction": None if report.prediction is None else predict_document(report.prediction),
+        "split": None if report.split is None else predict_document(report.split),
         "before": check_document(report.before),
         "after": check_document(report.after),
     }
@@ -40,7 +41,7 @@ def parts_document(report: PrepareReport) -> dict[str, Any]:
     """`parts.json`: the engines in an order in which they can run, and what leads from one to the other."""
     return {
         "schema_version": SCHEMA_VERSION,
-        "us": report.split_us,
+        "us": 0.0 if report.split is None else report.split.total_us,
         "parts": [
             {
                 "folder": f"parts/{part.folder}",

@@ -63,7 +63,8 @@ def _context(document: Mapping[str, Any]) -> dict[str, Any]:
     from markupsafe import Markup
 
     after, prediction = document["after"], document.get("prediction")
-    data = _data(after, prediction)
+    split = document.get("split")
+    data = _data(after, prediction, split)
     encoded = msgspec.json.encode(data).decode().replace("<", "\\u003c").replace("\u2028", "\\u2028")
     log = document["rewrites"]
     proof = document["proof"]
@@ -81,6 +82,8 @@ def _context(document: Mapping[str, Any]) -> dict[str, Any]:
         "after": after["summary"],
         "reasons": _reasons(after["findings"]),
         "prediction": prediction,
+        "parts": [] if split is None else [_part(entry) for entry in document["parts"]["parts"]],
+        "split_us": "" if split is None else time_text(float(split["total_us"])),
         "advice": [] if prediction is None else [_cleaned(each) for each in prediction["findings"]],
         "rewrites": [_applied(entry) for entry in log["applied"]],
         "rolled_back": [clean(f"{e['rewrite']}: {e['reason']}") for e in log["rolled_back"]],
@@ -186,7 +189,21 @@ def _edge(entry: Mapping[str, Any]) -> str:
     )
 
 
-def _data(after: Mapping[str, Any], prediction: Mapping[str, Any] | None) -> dict[str, Any]:
+def _part(entry: Mapping[str, Any]) -> dict[str, str]:
+    device = str(entry["device"])
+    return {
+        "folder": clean(str(entry["folder"])),
+        "device": f"DLA {int(entry['core'])}" if device == "dla" else "GPU",
+        "reads": ", ".join(clean(str(each["name"])) for each in entry["inputs"]),
+        "gives": ", ".join(clean(str(name)) for name in entry["outputs"]),
+        "start": time_text(float(entry["start_us"])),
+        "us": time_text(float(entry["us"])),
+    }
+
+
+def _data(
+    after: Mapping[str, Any], prediction: Mapping[str, Any] | None, split: Mapping[str, Any] | None
+) -> dict[str, Any]:
     """What the page's script draws: rows of the table, and what the drawings need."""
     timed = {} if prediction is None else {str(layer["name"]): layer for layer in prediction["layers"]}
     rows = [_row(layer, timed.get(str(layer["name"]))) for layer in after["layers"]]
@@ -199,6 +216,7 @@ def _data(after: Mapping[str, Any], prediction: Mapping[str, Any] | None) -> dic
         "verdict": [key for _, key, _ in _COLUMNS].index("verdict"),
         "rows": rows,
         "prediction": None if prediction is None else _drawn(prediction),
+        "split": None if split is None else _drawn(split),
     }
 
 
@@ -227,13 +245,19 @@ def _row(layer: Mapping[str, Any], timed: Mapping[str, Any] | None) -> list[Any]
 def _drawn(prediction: Mapping[str, Any]) -> dict[str, Any]:
     layers = {str(layer["name"]): layer for layer in prediction["layers"]}
     regions = []
+    at = 0.0
     for region in prediction["regions"]:
         times = [
             [clean(str(name)), float(layers[name]["us"])] for name in region["layers"] if not layers[name]["fused_into"]
         ]
+        device = "dla" if region["device"] == "dla" else "gpu"
+        start = float(region.get("start_us", at))
+        at = start + float(region["us"])
         regions.append(
             {
-                "device": "dla" if region["device"] == "dla" else "gpu",
+                "device": device,
+                "row": f"{device} {int(region['core'])}" if device == "dla" and prediction.get("split") else device,
+                "start_us": start,
                 "us": float(region["us"]),
                 "launch_us": float(region["launch_us"]),
                 "reformat_us": float(region["reformat_us"]),
