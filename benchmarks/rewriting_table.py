@@ -4,6 +4,8 @@
 
 The light networks come with the onnx package: real layers, made-up weights. Trained ones are taken from the packages
 rapidocr-onnxruntime (PP-OCR) and nudenet where those are installed, or from a folder that holds their files anywhere.
+Where PyTorch is installed, a few networks of random weights are exported by its current exporter: an encoder layer of a
+transformer, recurrent layers and a U-Net.
 Every network is rewritten twice: with exact rewrites alone, as `orinport prepare` does, and with approximations within
 a stated error as well. A share is that of the multiply-accumulates of all layers; the rewritten network has more of
 them. What is left is printed below the table by kind, verdict and finding.
@@ -17,6 +19,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -97,6 +100,58 @@ def networks(folder: Path | None) -> Iterator[tuple[str, onnx.ModelProto]]:
         yield name, proto
 
 
+def exported() -> Iterator[tuple[str, onnx.ModelProto]]:
+    """Networks written by PyTorch's current exporter; none without PyTorch."""
+    if find_spec("torch") is None:
+        print("PyTorch is not installed", file=sys.stderr)
+        return
+    import torch
+
+    class UNet(torch.nn.Module):
+        """Three scales, convolutions of 3x3 with batch normalisation, ConvTranspose with output padding."""
+
+        def __init__(self, widths: tuple[int, ...] = (16, 32, 64)) -> None:
+            super().__init__()
+            self.down = torch.nn.ModuleList(
+                block(before, after) for before, after in zip((3, *widths), widths, strict=False)
+            )
+            self.up = torch.nn.ModuleList(
+                torch.nn.ConvTranspose2d(deep, flat, 3, stride=2, padding=1, output_padding=1)
+                for flat, deep in pairwise(widths)
+            )
+            self.join = torch.nn.ModuleList(block(2 * flat, flat) for flat in widths[:-1])
+            self.head = torch.nn.Conv2d(widths[0], 4, 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            sides = []
+            for index, stage in enumerate(self.down):
+                x = stage(x if index == 0 else torch.nn.functional.max_pool2d(x, 2))
+                sides.append(x)
+            for side, up, join in reversed(list(zip(sides, self.up, self.join, strict=False))):
+                x = join(torch.cat([side, up(x)], 1))
+            return self.head(x)
+
+    def block(before: int, after: int) -> torch.nn.Module:
+        return torch.nn.Sequential(
+            torch.nn.Conv2d(before, after, 3, padding=1, bias=False),
+            torch.nn.BatchNorm2d(after),
+            torch.nn.ReLU(),
+        )
+
+    torch.manual_seed(0)
+    deep = {"num_layers": 2, "bidirectional": True, "batch_first": True}
+    encoder = torch.nn.TransformerEncoderLayer(192, 3, 768, activation="gelu", batch_first=True, norm_first=True)
+    for name, module, shape in (
+        ("PyTorch encoder layer, 197 tokens", encoder, (1, 197, 192)),
+        ("PyTorch RNN, 2 layers, both directions", torch.nn.RNN(32, 64, **deep), (1, 20, 32)),
+        ("PyTorch GRU, 2 layers, both directions", torch.nn.GRU(32, 64, **deep), (1, 20, 32)),
+        ("PyTorch LSTM, 2 layers, both directions", torch.nn.LSTM(32, 64, **deep), (1, 20, 32)),
+        ("PyTorch U-Net", UNet(), (1, 3, 128, 128)),
+    ):
+        program = torch.onnx.export(module.eval(), (torch.randn(shape),), dynamo=True, verbose=False)
+        yield name, program.model_proto
+
+
 def find(package: str, file: str, folder: Path | None) -> Path | None:
     """The file in the folder, or in the installed package."""
     spec = find_spec(package)
@@ -156,7 +211,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print("| network | " + " | ".join(columns) + " |")
     print("|---" * (len(columns) + 1) + "|")
     notes = []
-    for name, proto in networks(options.models):
+    for name, proto in chain(networks(options.models), exported()):
         if options.only not in name:
             continue
         line, remains = row(name, proto, target, precision)

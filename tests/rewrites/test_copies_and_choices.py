@@ -126,10 +126,24 @@ def generate_gather(draw: Draw) -> Pattern:
     return Pattern(nodes, {"x": shape}, ["y"], constants, draw.opset(11))
 
 
+def generate_projections(draw: Draw) -> Pattern:
+    """Queries, keys and values from their common projection, as PyTorch exports them."""
+    images, parts, features, tokens = draw.integer(1, 2), draw.integer(2, 3), draw.integer(1, 4), draw.integer(2, 5)
+    constants: dict[str, np.ndarray] = {"s": np.asarray([images, parts, features, tokens])}
+    nodes = [node("Reshape", ["x", "s"], "r"), node("Transpose", ["r"], "t", perm=[1, 3, 0, 2])]
+    outputs = []
+    for index in range(draw.integer(1, parts)):
+        constants[f"i{index}"] = np.asarray(index - parts if draw.chance(0.3) else index)
+        nodes.append(node("Gather", ["t", f"i{index}"], f"y{index}", axis=0))
+        outputs.append(f"y{index}")
+    return Pattern(nodes, {"x": (images, parts * features, 1, tokens)}, outputs, constants, draw.opset(11))
+
+
 @pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize(
     ("module", "generate"),
     [
+        (gather_to_slices, generate_projections),
         (concat_to_channels, generate_concat),
         (tile_to_concat, generate_copies),
         (pad_to_concat, generate_pad),

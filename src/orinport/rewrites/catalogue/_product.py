@@ -164,9 +164,11 @@ def is_batch(value: ir.Value, rows: int, context: RewriteContext) -> bool:
         shape = context.shape(current)
         if current is None or shape is None or not shape or shape[0] != rows:
             return False
-        if len(shape) >= 4:
-            return True
         producer = current.producer()
+        if len(shape) >= 4:
+            if producer is None or producer.op_type != "Transpose":
+                return True
+            return bool(context.attribute(producer, "perm", (1,))[0] == 0)
         if producer is None or producer.op_type == "Transpose" or not producer.inputs:
             return False
         current = producer.inputs[0]

@@ -3,7 +3,8 @@
 ## What it does
 A Gather with constant indices along channels, height or width becomes one Slice for each stretch of indices that count
 upwards, and a Concat of them along the channels, between two transposes where the axis is another. A single index (the
-export of `x[:, k]`) is a Slice and a Reshape. Tensors that are not 4-D are seen as 4-D ones.
+export of `x[:, k]`) is a Slice and a Reshape. Tensors that are not 4-D are seen as 4-D ones. One element of an axis
+that shape movers made of channels, as queries, keys and values are, is a Slice of those channels.
 
 ## Why
 Gather is no layer of the DLA; Slice and Concat along the channels are.
@@ -27,7 +28,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.rewrites.catalogue._axis import board_of
-from orinport.rewrites.catalogue._movers import absorb
+from orinport.rewrites.catalogue._movers import absorb, chain_into
 from orinport.rewrites.catalogue._selection import constant_indices, take
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 from orinport.rewrites.shuffle import Shuffle
@@ -58,19 +59,41 @@ class GatherToSlices(Rewrite):
         if not shape:
             return Refusal("the shape is not known, or has no axes")
         axis = int(context.attribute(node, "axis", 0)) % len(shape)
-        if axis == 0 and len(shape) == 4:
-            return Refusal("it chooses among samples, and the DLA does not slice the batch")
         indices = constant_indices(node, context)
         if isinstance(indices, Refusal):
             return indices
+        part = _part_of_channels(source, axis, indices.tolist(), context)
+        if part is not None:
+            origin, into, movers, span = part
+            return Match((node, *movers), (node.outputs[0],), (origin, into, None, span))
+        if axis == 0 and len(shape) == 4:
+            return Refusal("it chooses among samples, and the DLA does not slice the batch")
         board, place = board_of(shape, axis)
         origin, into, movers = absorb(source, Shuffle.reshape(shape, board), context)
         return Match((node, *movers), (node.outputs[0],), (origin, into, place, indices.tolist()))
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
         origin, into, place, indices = match.data
+        if place is None:
+            single = builder.shuffle(builder.slice(origin, 1, *indices), into)
+            return (builder.reshape(single, builder.shape(match.outputs[0])),)
         chosen = take(builder, builder.shuffle(origin, into), place, indices)
         return (builder.reshape(chosen, builder.shape(match.outputs[0])),)
+
+
+def _part_of_channels(
+    source: ir.Value, axis: int, indices: Sequence[int], context: RewriteContext
+) -> tuple[ir.Value, Shuffle, tuple[ir.Node, ...], tuple[int, int]] | None:
+    """One element of an axis that shape movers made of the leading part of the channels: a slice of those.
+
+    So PyTorch takes queries, keys and values from their common projection.
+    """
+    chain = chain_into(source, context, rank=4) if len(indices) == 1 else None
+    found = None if chain is None else chain[1].leading(axis)
+    if chain is None or found is None:
+        return None
+    each, into = found
+    return chain[0], into, chain[2], (indices[0] * each, (indices[0] + 1) * each)
 
 
 REWRITE = GatherToSlices()

@@ -174,10 +174,18 @@ def _places(
     if len(operand) >= 3:
         if operand[0] == 1 < rows and _images(value, context) == prod(operand[:-1]):
             return prod(operand[:-1]), 1
+        if operand[0] > 1 == prod(operand[1:-1]) and _is_one_image(value, context):
+            return 1, operand[0]
         return operand[0], prod(operand[1:-2]) * rows
     if rows > 1 and is_batch(value, rows, context):
         return rows, 1
     return 1, rows
+
+
+def _is_one_image(value: ir.Value, context: RewriteContext) -> bool:
+    """The first dimension was another one before: the operand is a single image with its tokens moved to the front."""
+    chain = chain_into(value, context)
+    return chain is not None and len(chain[1].before) >= _SEQUENCE and chain[1].before[0] == 1
 
 
 def _images(value: ir.Value, context: RewriteContext) -> int:
