@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 
 import orinport
+from orinport.report.text import check_text
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs" / "how-to").glob("*.md")])
@@ -68,6 +69,14 @@ def test_commands(page: Path, tmp_path: Path) -> None:
         )
         assert done.returncode == command.status, f"{command.line}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
         assert "Traceback" not in done.stderr
+
+
+def test_the_readme_quotes_what_check_says(tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (quoted,) = re.findall(r"^```\n(DLA010 .*?)^```", text, re.MULTILINE | re.DOTALL)
+    subprocess.run([sys.executable, ROOT / "examples/models.py", "out"], cwd=tmp_path, check=True, capture_output=True)
+    said = check_text(orinport.check(tmp_path / "out/product_runtime.onnx"))
+    assert " ".join(quoted.split()) in " ".join(said.split())
 
 
 def test_the_figures_of_the_matmul_page_are_what_matmul_says() -> None:
