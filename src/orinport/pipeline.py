@@ -184,7 +184,7 @@ def _constants_note(after: CheckReport) -> tuple[str, ...]:
     if not remaining or not after.placement.all_dla:
         return ()
     return (
-        f"{count(remaining, 'constant')} may need GPU fallback while the builder folds it away: if the build refuses,"
+        f"{count(remaining, 'constant')} may need GPU fallback while the builder folds constants away: if it refuses,"
         " run sh build.sh --allowGPUFallback and see that no layer stays on the GPU",
     )
 

@@ -88,20 +88,24 @@ def test_a_detection_head(keep: bool, keep_io: bool, tmp_path: Path) -> None:
     for value, want in zip(proto.graph.output, run_onnx(proto, feeds), strict=True):
         np.testing.assert_allclose(found[value.name], want, rtol=1e-5, atol=1e-6)
     document = json.loads((tmp_path / "b/report.json").read_text())
-    assert document["tail"]["inputs"] == ["raw"]
+    inputs = document["tail"]["inputs"]
+    head = onnx.load(tmp_path / "b/model.onnx")  # noqa: TID251
+    assert inputs == [value.name for value in head.graph.output if value.name != "features"]
+    assert {"Exp_size", "TopK_top"} <= set(document["tail"]["nodes"])
     assert document["tail"]["outputs"] == ["boxes", "top"]
     assert "tail.onnx" in document["files"]
-    assert "tail.onnx makes boxes, top from raw" in (tmp_path / "b/report.txt").read_text()
+    assert f"tail.onnx makes boxes, top from {', '.join(inputs)}" in (tmp_path / "b/report.txt").read_text()
     assert orinport.verify(proto, tmp_path / "b").equal
 
 
 def test_strongly_typed_tails_take_fp16(tmp_path: Path) -> None:
     proto = detector()
-    orinport.prepare(proto, target=JP722, output=tmp_path / "b", cut_tail=True)
+    report = orinport.prepare(proto, target=JP722, output=tmp_path / "b", cut_tail=True)
+    assert report.tail is not None
     image = np.random.default_rng(3).standard_normal((1, 3, 32, 32)).astype(np.float32)
     found = run_chained(tmp_path / "b", {"image": image.astype(np.float16)})
     want = run_onnx(proto, {"image": image})
-    assert found["raw"].dtype == np.float16
+    assert {found[name].dtype for name in report.tail.inputs} == {np.dtype(np.float16)}
     assert found["boxes"].dtype == np.float32
     np.testing.assert_allclose(found["boxes"], want[0], rtol=2e-2, atol=2e-2)
 
