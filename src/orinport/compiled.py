@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["CacheFolderError", "CompileError", "Compilation", "native_flag", "private_folder"]
+__all__ = ["CacheFolderError", "Compilation", "CompileError", "native_flag", "private_folder"]
 
 _TIMEOUT_S = 120
 
