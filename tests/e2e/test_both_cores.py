@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -161,6 +162,19 @@ def test_a_chain_is_not_split_and_says_so(tmp_path: Path) -> None:
     assert not (tmp_path / "b/parts").exists()
 
 
+def test_parts_are_never_written_through_a_link(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    orinport.prepare(branches(), output=tmp_path / "b", cores=2)
+    for link in ("parts/0-dla0", "parts"):
+        shutil.rmtree(tmp_path / "b" / link)
+        (tmp_path / "b" / link).symlink_to(outside, target_is_directory=True)
+        orinport.prepare(branches(), output=tmp_path / "b", cores=2, force=True)
+        assert (tmp_path / "b" / link).is_dir()
+        assert not (tmp_path / "b" / link).is_symlink()
+        assert list(outside.iterdir()) == []
+
+
 def test_wishes_name_cores_and_old_parts_go(tmp_path: Path) -> None:
     model = tmp_path / "net.onnx"
     onnx.save(branches(), model)
@@ -172,6 +186,10 @@ def test_wishes_name_cores_and_old_parts_go(tmp_path: Path) -> None:
     (tmp_path / "b/parts/note.txt").write_text("a user's own")
     assert main(arguments) == 0
     assert not (tmp_path / "b/parts.json").exists()
+    assert [path.name for path in (tmp_path / "b/parts").rglob("*")] == ["note.txt"]
+    (tmp_path / "b/parts/note.txt").unlink()
+    assert main([*arguments, "--cores", "2"]) == 0
+    assert main(arguments) == 0
     assert not (tmp_path / "b/parts").exists()
 
 

@@ -18,7 +18,7 @@ from orinport.device.trtexec import BuildOptions, build_arguments, shell_command
 from orinport.errors import OrinportError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from orinport.placement.placement import Placement
     from orinport.targets.target import Precision, Target
@@ -124,16 +124,39 @@ def write_bundle(folder: Path, source: Path, texts: Mapping[str, str]) -> tuple[
             path.chmod(0o755 if name.endswith(".sh") else 0o644)
         folder.mkdir(parents=True, exist_ok=True)
         names = sorted(path.name for path in source.iterdir())
-        for name in BUNDLE_FILES:
-            if (folder / name).is_dir() and not (folder / name).is_symlink():
-                shutil.rmtree(folder / name)
-            elif name not in names:
-                (folder / name).unlink(missing_ok=True)
-        for name in names:
-            (source / name).replace(folder / name)
+        _clear(folder, keep=names)
+        for path in sorted(each for each in source.rglob("*") if each.is_file()):
+            place = folder / path.relative_to(source)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(place)
     except OSError as error:
         raise OrinportError(f"The folder {str(folder)!r} cannot be written: {error.strerror}.") from error
     return tuple(names)
+
+
+def _clear(folder: Path, keep: Collection[str] = ()) -> None:
+    """Take away what an older bundle has and the new one has not, in its parts too; what is not ours stays.
+
+    Links go in any case, so that nothing is written where they point.
+    """
+    for name in BUNDLE_FILES:
+        path = folder / name
+        if path.is_symlink() or not path.is_dir():
+            if path.is_symlink() or name not in keep:
+                path.unlink(missing_ok=True)
+            continue
+        for part in list(path.iterdir()):
+            if part.is_symlink():
+                part.unlink()
+            elif part.is_dir():
+                _clear(part)
+                _remove_empty(part)
+        _remove_empty(path)
+
+
+def _remove_empty(folder: Path) -> None:
+    if not any(folder.iterdir()):
+        folder.rmdir()
 
 
 class Workspace:
