@@ -154,8 +154,11 @@ def generate_joint(draw: Draw) -> Pattern:
         name = f"x{index}"
         if steps:
             inputs[name] = (images, features, 1, 1)
-            constants["s"] = np.asarray([1, images, features])
-            nodes.append(node("Reshape", [name, "s"], f"r{index}"))
+            several = draw.integer(1, 3)
+            inputs[name] = (images, several * features, 1, 1)
+            constants[f"s{index}"] = np.asarray([images, several, features])
+            nodes.append(node("Reshape", [name, f"s{index}"], f"t{index}"))
+            nodes.append(node("Transpose", [f"t{index}"], f"r{index}", perm=[1, 0, 2]))
         else:
             wide = draw.integer(2, 4)
             inputs[name] = (images, 3, wide, 1)

@@ -133,7 +133,7 @@ def _of_sources(node: ir.Node, values: Sequence[ir.Value], axis: int, context: R
 
 
 def _of_steps(node: ir.Node, context: RewriteContext) -> Match | None:
-    """Steps of a sequence, (1, images, features) from a 4-D tensor each: joined as channels, one step after the other.
+    """Steps of a sequence, (steps, images, features) from a 4-D tensor each: joined as channels, one after the other.
 
     Also those of several directions, joined over the steps first and over the features then.
     """
@@ -154,6 +154,8 @@ def _of_steps(node: ir.Node, context: RewriteContext) -> Match | None:
     known = [chain for chain in chains[0] if chain is not None]
     if len({len(each) for each in chains}) != 1 or any(chain is None for each in chains for chain in each):
         return None
+    if inner and any(chain[1].shape[0] != 1 for chain in known):
+        return None
     images, total = known[0][1].before[0], result[0] * result[2]
     ordered = [chain for step in zip(*chains, strict=True) for chain in step if chain is not None]
     if any(chain[1].before[0] != images for chain in ordered) or total > int(context.limit("G05", "max")):
@@ -169,12 +171,15 @@ _SEQUENCE = 3
 
 
 def _step(value: ir.Value | None, context: RewriteContext) -> tuple[ir.Value, Shuffle, tuple[ir.Node, ...]] | None:
-    """One step of a sequence as a 4-D tensor of one pixel, and the movers from there."""
+    """Steps of a sequence as channels of a 4-D tensor of one pixel, and the movers from there."""
     chain = None if value is None else chain_into(value, context, rank=4)
-    if chain is None or not chain[1].keeps_order:
+    if chain is None or len(chain[1].shape) != _SEQUENCE or chain[1].before[2:] != (1, 1):
         return None
-    before, shape = chain[1].before, chain[1].shape
-    return chain if before[2:] == (1, 1) and shape == (1, *before[:2]) else None
+    before, (steps, images, features) = chain[1].before, chain[1].shape
+    if before[:2] != (images, steps * features):
+        return None
+    alike = Shuffle.make(before, (images, steps, features), (1, 0, 2), chain[1].shape)
+    return chain if chain[1] == alike else None
 
 
 def _is_direction(node: ir.Node, context: RewriteContext) -> bool:
