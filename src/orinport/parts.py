@@ -76,6 +76,9 @@ def cut_in_parts(
     made = {value.name for part in models for value in part.graph.outputs}
     if lost := [name for name in names if name not in made]:
         return Refusal(f"no part makes the output {lost[0]!r}")
+    for region, part in zip(regions, models, strict=True):
+        if not part.graph.outputs:
+            return Refusal(f"nothing reads what the part of {region.layers[0].name!r} makes")
     scales = parse_json(texts["scales.json"].encode()) if "scales.json" in texts else None
     checks = []
     for region, part in zip(regions, models, strict=True):
@@ -171,9 +174,7 @@ def _agreed(checks: list[CheckReport]) -> list[CheckReport]:
 
 
 def _require_equal(model: Model, models: tuple[Model, ...]) -> None:
-    names = [value.name or "" for value in model.graph.outputs]
-    joined = join_models(models, [value.name or "" for value in model.graph.inputs], names)
-    proof = compare_models(model, joined, names=("model.onnx", "the parts"))
+    proof = compare_models(model, join_models(models, model), names=("model.onnx", "the parts"))
     if not proof.equal:
         raise RuntimeError(f"the parts differ from the network, first at {proof.diverges_at!r}")
 

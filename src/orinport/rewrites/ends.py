@@ -112,6 +112,10 @@ def chain(head: Model, tail: Model, outputs: Sequence[str]) -> Model:
     graph, other = result.ir.graph, rest.ir.graph
     known = {value.name: value for value in (*graph.inputs, *graph.outputs)}
     names = Names(result.ir)
+    returned = {value.name for value in other.outputs}
+    for value in (value for node in graph for value in node.outputs):
+        if value.name in returned and value.name not in known:
+            value.name = names.unique(value.name or "")  # both compute it, the tail gives it
     for value in list(other.inputs):
         if value.name in known:
             value.replace_all_uses_with(known[value.name])

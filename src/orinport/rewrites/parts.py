@@ -49,14 +49,22 @@ def split_model(
     return tuple(_part(model, number, at, gives[number]) for number in range(len(groups)))
 
 
-def join_models(parts: Sequence[Model], inputs: Sequence[str], outputs: Sequence[str]) -> Model:
-    """The parts of a network as one again, to be compared with it."""
+def join_models(parts: Sequence[Model], model: Model) -> Model:
+    """The parts of `model` as one again, to be compared with it; an input that no part reads is there too."""
+    inputs = [value.name or "" for value in model.graph.inputs]
+    outputs = [value.name or "" for value in model.graph.outputs]
     whole = parts[0]
     given = {value.name or "" for value in whole.graph.outputs}
     for number, part in enumerate(parts[1:], 1):
         given |= {value.name or "" for value in part.graph.outputs}
         later = {value.name or "" for after in parts[number + 1 :] for value in after.graph.inputs}
         whole = chain(whole, part, sorted(given & (later - set(inputs) | set(outputs))))
+    read = {value.name for value in whole.graph.inputs}
+    whole.graph.inputs.extend(
+        ir.Value(name=value.name, shape=value.shape, type=value.type)
+        for value in model.graph.inputs
+        if value.name not in read
+    )
     order = {value.name: value for value in whole.graph.outputs}
     whole.graph.outputs.clear()
     whole.graph.outputs.extend(order[name] for name in outputs)
