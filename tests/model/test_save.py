@@ -63,6 +63,32 @@ def test_saving_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     assert first.outputs == second.outputs
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int64", "bool"])
+def test_weights_are_written_as_they_are(dtype: str, tmp_path: Path) -> None:
+    """Large ones go past the proto into the file: bytes, order, names and what is noted on them stay."""
+    rng = np.random.default_rng(0)
+    sizes = [(3,), (40, 60), (), (5000,), (2, 0)]
+    arrays = [(rng.standard_normal(size) * 50).astype(dtype) for size in sizes]
+    weights = {f"w{index}": np.asarray(array) for index, array in enumerate(arrays)}
+    nodes = [node("Identity", [name], f"{name}_out") for name in weights]
+    proto = network(nodes, {}, [f"{name}_out" for name in weights], weights)
+    for tensor in proto.graph.initializer:
+        tensor.doc_string = f"about {tensor.name}"
+    target = tmp_path / "out.onnx"
+    save(load(proto), target)
+    onnx.checker.check_model(str(target), full_check=True)
+    written = onnx.ModelProto.FromString(target.read_bytes())
+    assert len(target.read_bytes()) == written.ByteSize()
+    assert [tensor.name for tensor in written.graph.initializer] == list(weights)
+    for tensor, array in zip(written.graph.initializer, arrays, strict=True):
+        assert tensor.data_location == onnx.TensorProto.DEFAULT
+        assert not tensor.external_data
+        assert tensor.doc_string == f"about {tensor.name}"
+        found = onnx.numpy_helper.to_array(tensor)
+        assert found.dtype == array.dtype
+        assert found.tobytes() == array.tobytes()
+
+
 def test_large_weights_go_to_a_second_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["orinport.model.save"], "EMBEDDED_BYTES", 10_000)
     rng = np.random.default_rng(0)
@@ -110,9 +136,11 @@ def test_an_existing_file_is_replaced_or_left_alone(tmp_path: Path, monkeypatch:
     def fail(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pathlib.Path.write_bytes", fail)
+    other = load(light_path("squeezenet"))
+    monkeypatch.setattr("pathlib.Path.open", fail)
     with pytest.raises(OrinportError, match=r"out\.onnx' cannot be written: No space left"):
-        save(load(light_path("squeezenet")), target)
+        save(other, target)
+    monkeypatch.undo()
     assert target.read_bytes() == new
     assert list(tmp_path.iterdir()) == [target]
 

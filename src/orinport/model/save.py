@@ -15,6 +15,7 @@ from orinport.errors import OrinportError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import BinaryIO
 
     import onnx
 
@@ -52,7 +53,8 @@ def save(model: Model, path: str | os.PathLike[str]) -> tuple[Path, ...]:
     """
     target = Path(path)
     if _weight_bytes(model.ir.graph) <= EMBEDDED_BYTES:
-        save_proto(_serialize(model.ir, model.name), target)
+        with _replacing(target) as file:
+            _write_embedded(model, file)
         return (target,)
     data = target.with_name(f"{target.name}.data")
     outside = model.ir.clone()
@@ -103,6 +105,81 @@ class _Read:
         return ir.Tensor(self.tensor.numpy(), dtype=self.tensor.dtype, name=self.tensor.name)
 
 
+def _write_embedded(model: Model, file: Path) -> None:
+    """Write the model with its weights in the same file, each straight from where it lies: no second copy in memory.
+
+    The order of fields in a message is free in protobuf: the weights are the last of the graph's.
+    """
+    outside = model.ir.clone()
+    large: dict[int, ir.TensorProtocol] = {}
+    for index, value in enumerate(outside.graph.initializers.values()):
+        tensor = value.const_value
+        if tensor is None or tensor.nbytes <= _SMALL_BYTES or tensor.dtype == ir.DataType.STRING:
+            continue
+        large[index] = tensor
+        value.const_value = ir.ExternalTensor(
+            "-",
+            0,
+            tensor.nbytes,
+            tensor.dtype,
+            shape=ir.Shape(tensor.shape.numpy()),
+            name=value.name or "",
+            doc_string=tensor.doc_string,
+            metadata_props=dict(tensor.metadata_props),
+        )
+    proto = _serialize(outside, model.name)
+    heads = [_head(each, index in large) for index, each in enumerate(proto.graph.initializer)]
+    del proto.graph.initializer[:]
+    graph = proto.graph.SerializeToString(deterministic=True)
+    proto.ClearField("graph")
+    sizes = [len(head) + (large[index].nbytes if index in large else 0) for index, head in enumerate(heads)]
+    whole = len(graph) + sum(len(_prefix(_INITIALIZER, size)) + size for size in sizes)
+    with file.open("wb") as stream:
+        stream.write(proto.SerializeToString(deterministic=True) + _prefix(_GRAPH, whole) + graph)
+        for index, (head, size) in enumerate(zip(heads, sizes, strict=True)):
+            stream.write(_prefix(_INITIALIZER, size) + head)
+            if index in large:
+                _write_tensor(large[index], stream)
+
+
+_GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9
+"""Numbers of fields in onnx.proto: of the graph in a model, of a weight in a graph, of its data."""
+_LENGTH_DELIMITED = 2
+
+
+def _head(tensor: onnx.TensorProto, large: bool) -> bytes:
+    """A weight as it stands in the file; of one whose data follow, all in front of them."""
+    if not large:
+        return bytes(tensor.SerializeToString(deterministic=True))
+    size = next(int(entry.value) for entry in tensor.external_data if entry.key == "length")
+    tensor.ClearField("external_data")
+    tensor.ClearField("data_location")
+    return bytes(tensor.SerializeToString(deterministic=True)) + _prefix(_RAW_DATA, size)
+
+
+def _prefix(field: int, size: int) -> bytes:
+    """What stands in front of `size` bytes of a field in protobuf: its number and its length."""
+    data = bytearray([field << 3 | _LENGTH_DELIMITED])
+    while size > 0x7F:
+        data.append(size & 0x7F | 0x80)
+        size >>= 7
+    data.append(size)
+    return bytes(data)
+
+
+def _write_tensor(tensor: ir.TensorProtocol, stream: BinaryIO) -> None:
+    start = stream.tell()
+    write = getattr(tensor, "tofile", None)
+    try:
+        if write is None:
+            stream.write(tensor.tobytes())
+        else:
+            write(stream)
+    except (ValueError, TypeError, RuntimeError, MemoryError) as error:
+        raise OrinportError(f"The weights {tensor.name!r} cannot be written: {error}.") from error
+    assert stream.tell() - start == tensor.nbytes, f"{tensor.name!r} is not as large as it says"
+
+
 def _write_weights(graph: ir.Graph, file: Path, location: str) -> None:
     """Write the weights of `graph` one after the other and leave references to them in it."""
     with file.open("wb") as stream:
@@ -112,11 +189,7 @@ def _write_weights(graph: ir.Graph, file: Path, location: str) -> None:
                 continue
             stream.write(b"\0" * (-stream.tell() % _ALIGNMENT))
             offset = stream.tell()
-            write = getattr(tensor, "tofile", None)
-            if write is None:
-                stream.write(tensor.tobytes())
-            else:
-                write(stream)
+            _write_tensor(tensor, stream)
             value.const_value = ir.ExternalTensor(
                 location,
                 offset,
