@@ -144,6 +144,24 @@ def test_sums_of_zero_give_zeros() -> None:
     assert (run_onnx(ir.to_proto(model.ir), {"x": np.zeros((1, 8, 12, 12), np.float32)})[0] == 0.5).all()
 
 
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize("count", [2, 128, 2048])
+def test_norms_over_their_whole_range(count: int, power: int) -> None:
+    """From root mean squares of 0.001 to 256, however many elements; in FP16, too, no sum of them overflows."""
+    proto = network([node("LpNormalization", ["x"], "y", axis=1, p=power)], {"x": (1, count, 1, 1)}, ["y"])
+    model, log = apply_to(proto, NORMS)
+    assert log.applied
+    shape = np.random.default_rng(count).standard_normal((1, count, 1, 1))
+    shape /= np.sqrt(np.mean(shape**2))
+    for size in np.geomspace(0.001, 256, 24):
+        x = (shape * size).astype(np.float32)
+        wanted, found = (run_onnx(each, {"x": x})[0] for each in (proto, ir.to_proto(model.ir)))
+        assert np.abs(wanted - found).max() <= 4e-6 * np.abs(wanted).max()
+    half = network([node("LpNormalization", ["x"], "y", axis=1, p=power)], {"x": ((1, count, 1, 1), np.float16)}, ["y"])
+    _, log = apply_to(half, NORMS)  # proved with numbers around 16
+    assert log.applied
+
+
 @pytest.mark.parametrize("classes", [1, 2, 9, 10, 1000, 8192])
 def test_logarithms_over_their_whole_range(classes: int) -> None:
     """From all classes alike to a single one, and with an offset."""

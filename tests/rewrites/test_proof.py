@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -113,6 +113,52 @@ def test_weights_in_a_file_beside_the_model(tmp_path: Path) -> None:
     report = compare_models(model, rewritten)
     assert report.equal
     assert report.rows[0].max_abs < 1e-5
+
+
+@pytest.mark.parametrize("operator", [False, True])
+def test_large_networks_are_run_from_a_file(operator: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that they are not held in memory once as a proto, once as bytes and once by ONNX Runtime."""
+    monkeypatch.setattr("orinport.rewrites.proof._PROTO_BYTES", 0)
+    if operator:  # written with standard operators there too
+        from dcnv4.networks import Guise, Writer
+
+        proto = Writer(Guise()).network()
+        assert compare_models(load(proto), load(proto)).equal
+        return
+    changed = small_cnn()
+    weights = next(tensor for tensor in changed.graph.initializer if tensor.name == "w2")
+    array = np.frombuffer(weights.raw_data, np.float32).copy()
+    array[3] += 0.5
+    weights.raw_data = array.tobytes()
+    assert compare_models(load(small_cnn()), load(small_cnn())).equal
+    assert compare_models(load(small_cnn()), load(changed)).diverges_at == "c2"
+
+
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize("factor", [0.0, 0.5, 0.97])
+def test_sums_in_front_of_a_division_widen_no_tolerance(
+    power: int, factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A norm of 2048 elements is large, what is divided by it is small: a wrong result must not pass as rounding."""
+    from orinport.rewrites.catalogue import lp_normalization_to_div
+    from orinport.rewrites.rewrite import Safety
+
+    rewrite = lp_normalization_to_div.REWRITE
+    right = type(rewrite).apply
+    proto = network(
+        [node("LpNormalization", ["x"], "y", axis=1, p=power)], {"x": (1, 2048, 1, 1)}, ["y"], opset=17
+    )  # fmt: skip
+
+    def wrong(self: Any, match: Any, builder: Any) -> Any:
+        (result,) = right(self, match, builder)
+        return (builder.op("Mul", result, builder.like(result, factor, ())),)
+
+    options: dict[str, Any] = {"rewrites": [rewrite], "consent": [Safety.EXACT, Safety.TOLERANCE]}
+    assert rewrite_model(load(proto), **options)[1].applied
+    monkeypatch.setattr(type(rewrite), "apply", wrong)
+    _, log = rewrite_model(load(proto), **options)
+    assert not log.applied
+    assert "differs by" in log.rolled_back[0].reason
 
 
 def test_a_network_that_magnifies_rounding_is_held_to_its_own_noise() -> None:

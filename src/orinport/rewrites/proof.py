@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 
 from orinport.errors import OrinportError
@@ -39,7 +40,8 @@ __all__ = ["compare_models", "prove"]
 
 _LARGE_MACS = 1 << 26
 _BYTES_AT_ONCE = 1 << 30
-_PROTO_BYTES = 1 << 30
+_PROTO_BYTES = 1 << 26
+"""Constants up to this size go to ONNX Runtime in memory, as proto, bytes and its own copy; larger ones in a file."""
 
 _EPS = {ir.DataType.FLOAT16: 2.0**-10, ir.DataType.BFLOAT16: 2.0**-7, ir.DataType.DOUBLE: 2.0**-23}
 _FP32_EPS = 2.0**-23
@@ -167,10 +169,11 @@ def _gain(piece: Piece) -> float:
     """How large sums inside the piece get for inputs of magnitude 1, where they cancel to something smaller.
 
     For independent terms a sum of L products with weights w is about as large as the norm of w; rounding
-    happens at that size, however small the result.
+    happens at that size, however small the result. What is divided by a value of the network afterwards has another
+    size, so sums in front of a division do not count.
     """
     gains = [0.0]
-    for node in piece.model.graph:
+    for node in _undivided(piece):
         if node.op_type in ("Conv", "ConvTranspose", "Gemm", "MatMul"):
             gains += [_norm(node, value, piece) for value in node.inputs[:2] if value is not None]
         elif node.op_type in ("Add", "Sub", "Sum"):
@@ -180,6 +183,21 @@ def _gain(piece: Piece) -> float:
         elif node.op_type == "ReduceSum":
             gains.append(sqrt(accumulate_length(node)))
     return max(gains)
+
+
+def _undivided(piece: Piece) -> list[ir.Node]:
+    """Nodes that an output comes from by a way without a division by anything but a constant."""
+    stack = [value.producer() for value in piece.model.graph.outputs]
+    found: dict[ir.Node, None] = {}
+    while stack:
+        node = stack.pop()
+        if node is None or node in found:
+            continue
+        found[node] = None
+        divisor = node.inputs[1] if node.op_type == "Div" else None
+        if divisor is None or divisor.const_value is not None:
+            stack.extend(value.producer() for value in node.inputs if value is not None)
+    return list(found)
 
 
 def _norm(node: ir.Node, value: ir.Value, piece: Piece) -> float:
@@ -425,16 +443,20 @@ def _run_whole(
     graph = model.graph.clone()
     for node in graph.all_nodes():
         node.name = None  # ONNX Runtime refuses two nodes of one name
-    for value in graph.initializers.values():
-        if value.const_value is not None:
-            value.const_value = embedded(value.const_value)
     nameless = ir.Model(graph, ir_version=max(model.ir_version, 4), functions=list(model.functions.values()))
     if size < _PROTO_BYTES:
+        for value in graph.initializers.values():
+            if value.const_value is not None:
+                value.const_value = embedded(value.const_value)
         runner = Runner(runnable_piece(ir.to_proto(nameless)).SerializeToString(), threads=threads)
         return [runner.run(arrays, outputs) for arrays in feeds]
     with tempfile.TemporaryDirectory(prefix="orinport-") as folder:
         path = Path(folder) / "model.onnx"
         ir.save(nameless, path, external_data="model.onnx.data")
+        proto = onnx.ModelProto.FromString(path.read_bytes())
+        changed = runnable_piece(proto)
+        if changed is not proto:
+            path.write_bytes(changed.SerializeToString())
         runner = Runner(str(path), threads=threads)
         return [runner.run(arrays, outputs) for arrays in feeds]
 

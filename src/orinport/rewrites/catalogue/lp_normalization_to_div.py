@@ -1,17 +1,17 @@
 """`LpNormalization(x) -> Div(x, Root(Conv(x * x)))`: division by a norm where the DLA has divisions.
 
 ## What it does
-A 1x1 convolution of ones sums the squares (p = 2) or the absolute values (p = 1) over the axis, which becomes the
-channels. The root is computed by divisions: the least of three tangents, and five steps of Heron's
-`s = (s + v / s) / 2`, which never reaches zero. The sum of absolute values is held at 2^-14 or more. Vectors of zeros
-stay zeros, as in ONNX.
+A 1x1 convolution takes the mean of the squares (p = 2) or of the absolute values (p = 1) over the axis, which becomes
+the channels; a mean stays within FP16 where a sum would not. The root is computed by divisions: the least of three
+tangents, and five steps of Heron's `s = (s + v / s) / 2`, which never reaches zero. The mean of absolute values is held
+at 2^-14 or more. A factor makes the norm of the mean. Vectors of zeros stay zeros, as in ONNX.
 
 ## Why
 The parser makes a sum, a square root, a comparison with zero and a division of it, of which the DLA has the division
 alone, from TensorRT 10.3 on.
 
 ## Example
-`LpNormalization((1, 128, 1, 1), axis=1)`, the end of a network for embeddings: Mul, Conv, 23 layers on one value, a
+`LpNormalization((1, 128, 1, 1), axis=1)`, the end of a network for embeddings: Mul, Conv, 24 layers on one value, a
 convolution that copies it, and Div.
 
 ## Refused
@@ -19,9 +19,9 @@ Targets whose DLA lacks DIV: the reason says so. The batch as axis; an axis of o
 not known.
 
 ## Safety
-tolerance: for finite numbers and norms from 0.001 to 256 (p = 1: from 2^-14 on) at most 1e-5 away (the root alone:
-2e-7, measured). Smaller norms give results that are too small. In FP16 the sum of squares ends at 65504. Rounding in
-FP16 is larger.
+tolerance: for finite numbers and root mean squares from 0.001 to 256 (p = 1: means from 2^-14 on) at most 1e-5 away
+(the root alone: 2e-7, measured). Smaller norms give results that are too small. In FP16 squares end at 65504. Rounding
+in FP16 is larger.
 
 ## Source
 Rows C01, E01, E03b, E05, Q01c and U03 of the acceptance catalogue; ONNX operator specification. The error is measured
@@ -30,6 +30,7 @@ in FP64.
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,7 +39,7 @@ from orinport.rewrites.catalogue._axis import channels_first
 from orinport.rewrites.catalogue._broadcast import spread
 from orinport.rewrites.catalogue._movers import absorb
 from orinport.rewrites.catalogue._norms import point, root_by_division
-from orinport.rewrites.catalogue._scalars import number_like
+from orinport.rewrites.catalogue._scalars import multiply, number_like
 from orinport.rewrites.catalogue.mean_variance_to_div import NO_ROOT, SMALLEST
 from orinport.rewrites.catalogue.reciprocal_to_div import has_division
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
@@ -89,12 +90,14 @@ class LpNormalizationToDiv(Rewrite):
         source, start, back, power = match.data
         value = builder.shuffle(source, start)
         terms = builder.op("Abs", value) if power == 1 else builder.op("Mul", value, value)
-        total = point(terms, np.ones((1, builder.shape(value)[1])), None, 1, builder)
+        count = builder.shape(value)[1]
+        average = point(terms, np.full((1, count), 1.0 / count), None, 1, builder)
         if power == 1:
-            norm = builder.op("Max", total, number_like(builder, total, _LEAST))
+            norm = builder.op("Max", average, number_like(builder, average, _LEAST))
         else:
-            norm = root_by_division(total, SMALLEST, builder)
-        return (builder.shuffle(builder.op("Div", value, spread(norm, builder.shape(value), builder)), back),)
+            norm = multiply(builder, root_by_division(average, SMALLEST, builder), sqrt(count))
+        result = builder.op("Div", value, spread(norm, builder.shape(value), builder))
+        return (builder.shuffle(multiply(builder, result, 1.0 / count) if power == 1 else result, back),)
 
 
 REWRITE = LpNormalizationToDiv()
