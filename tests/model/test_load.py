@@ -145,6 +145,7 @@ def test_a_file_beyond_the_limit_of_protobuf(tmp_path: Path) -> None:
 
 
 def test_garbage_collection_is_left_as_it_was() -> None:
+    frozen = gc.get_freeze_count()  # Python 3.12 starts with some
     assert gc.isenabled()
     load(small_cnn())
     assert gc.isenabled()
@@ -157,11 +158,11 @@ def test_garbage_collection_is_left_as_it_was() -> None:
         gc.enable()
     refusal(b"x")
     assert gc.isenabled()
-    assert gc.get_freeze_count() == 0
+    assert gc.get_freeze_count() == frozen
     gc.freeze()
     try:
         load(small_cnn())
-        assert gc.get_freeze_count() > 0
+        assert gc.get_freeze_count() > frozen
     finally:
         gc.unfreeze()
 
