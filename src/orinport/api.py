@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, overload
 
 from orinport.checking import as_precision, as_target, check_model, require_batch
 from orinport.errors import OrinportError
+from orinport.rules.finding import Verdict
 from orinport.targets import DEFAULT_TARGET
+from orinport.words import count, some
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -361,12 +363,12 @@ def predict(
 
         network, _, _ = rewrite_for(network, aim, chosen, progress=progress)
     report = check_model(network, aim, chosen)
-    notes: tuple[str, ...] = ()
+    notes = _blocked_note(report)
     if optimize or keep or cores != 1:
         from orinport.placing import placed_anew
 
         placed = placed_anew(report, network, optimize=optimize, wishes=keep or {}, cores=cores, batch=batch)
-        report, notes = placed.report, placed.notes
+        report, notes = placed.report, (*notes, *placed.notes)
     placement = report.placement
     if batch is not None:
         placement = with_batch(placement, batch)
@@ -378,6 +380,17 @@ def predict(
         network.name, placement, aim, chosen, sparse=sparse, linear_io=linear_io, gpu_us=gpu_us
     )
     return replace(prediction, notes=notes) if notes else prediction
+
+
+def _blocked_note(report: CheckReport) -> tuple[str, ...]:
+    """That a prediction leaves out what TensorRT cannot build, if there is such a layer."""
+    names = [row.layer.name for row in report.layers if row.verdict is Verdict.BLOCKED]
+    if not names:
+        return ()
+    return (
+        f"TensorRT cannot build the network as it is: {count(len(names), 'layer')} blocked ({some(names)}), whose time"
+        " and bytes are left out here; orinport check says why",
+    )
 
 
 def profile(

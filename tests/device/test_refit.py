@@ -272,3 +272,22 @@ def test_constants_that_ship_are_not_touched(tmp_path: Path) -> None:
     before = load_constants("orin-dla")["mac_efficiency"]
     orinport.predict(convolutions(tmp_path / "n.onnx"), target=known(mac_efficiency=0.5))
     assert load_constants("orin-dla")["mac_efficiency"] == before
+
+
+def test_a_board_faster_than_its_pipelines_names_the_clocks() -> None:
+    model = LIGHT / "light_resnet50.onnx"
+    layers = statistics(model, known(**KNOWN)).layers
+    fast = tuple(replace(each, us=each.us / 100) for each in layers)
+    fitted = refit(model, Measurement("cudla statistics", fast, 1), target=TARGET)
+    reasons = {each.name.partition(".")[2]: each.reason for each in fitted.refused}
+    assert "are the clocks right?" in reasons["mac_efficiency"]
+
+
+@pytest.mark.parametrize("number", ["1e308", "1e13", "-1", "nan"])
+def test_times_that_cannot_be_are_refused(tmp_path: Path, number: str, capsys: pytest.CaptureFixture[str]) -> None:
+    table = tmp_path / "s.csv"
+    table.write_text(f"layer_name,start_ms,end_ms\n'conv0',0,{number}\n")
+    profile = tmp_path / "p.toml"
+    assert main(["profile", str(convolutions(tmp_path / "n.onnx")), str(table), "--refit", str(profile)]) == 2
+    assert "where a time belongs" in capsys.readouterr().err
+    assert not profile.exists()

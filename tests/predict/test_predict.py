@@ -495,3 +495,16 @@ def test_a_batch_that_the_dla_refuses_is_not_predicted() -> None:
     assert orinport.predict(tiny(HOSTILE), batch=4096).batch == 4096
     with pytest.raises(OrinportError, match="exceeds the DLA's limit of 4096"):
         orinport.predict(tiny(HOSTILE), batch=4097)
+
+
+def test_what_cannot_be_built_is_said() -> None:
+    """A layer that TensorRT refuses has no time: without a word the rest would pass for the network's."""
+    nodes = [helper.make_node("Relu", ["x"], ["r"], name="relu"), helper.make_node("DFT", ["r"], ["y"], name="dft")]
+    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 8, 4, n]) for name, n in (("x", 1), ("y", 2))]
+    graph = helper.make_graph(nodes, "g", info[:1], info[1:])
+    prediction = orinport.predict(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    (note,) = prediction.notes
+    assert "cannot build" in note
+    assert "1 layer blocked (dft)" in note
+    assert note in predict_text(prediction)
+    assert predict_document(prediction)["notes"] == [note]

@@ -13,7 +13,6 @@ import csv
 import io
 import re
 from dataclasses import dataclass
-from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from orinport.errors import OrinportError
@@ -32,6 +31,8 @@ __all__ = [
     "read_times",
 ]
 
+_LONGEST = 1e12
+"""No number of a measurement is larger: 30 years in ms."""
 _NET = ("net_duration_cpipes_ms", "net_duration_rubik_ms", "net_duration_bdma_ms")
 _ENTRY = re.compile(r'\{\s*"name"\s*:\s*"(?P<name>.*)"\s*,\s*"timeMs"\s*:\s*(?P<rest>[^{}]*)\}')
 _FIELD = re.compile(r'"(\w+)"\s*:\s*(-?[\d.eE+]+)')
@@ -142,7 +143,7 @@ def _number(path: Path, value: object) -> float:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise OrinportError(f"{str(path)!r} holds {value!r} where a number belongs.") from None
-    if not isfinite(number) or number < 0:
+    if not 0 <= number <= _LONGEST:
         raise OrinportError(f"{str(path)!r} holds {value!r} where a time belongs.")
     return number
 

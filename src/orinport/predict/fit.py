@@ -129,7 +129,7 @@ def determine(
         if not wrong:
             values = fit(begun, errors)
             slopes = _derivatives(values, errors)
-            wrong = _undetermined(slopes, keys) or _implausible(values, highest or {})
+            wrong = _implausible(values, highest or {}) or _undetermined(slopes, keys)
         if not wrong:
             spread = _spread(slopes, errors(values))
             wrong = {
