@@ -67,16 +67,8 @@ class Loaded:
         """Launch on a stream (its address) with structs passed by value. Raises RuntimeError if the driver refuses."""
         addresses = (ctypes.c_void_p * len(structs))(*(ctypes.addressof(struct) for struct in structs))
         if self.overlaps:
-            driver = self.driver
-            attribute = driver.CUlaunchAttribute()
-            attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-            attribute.value.programmaticStreamSerializationAllowed = 1
-            config = driver.CUlaunchConfig()
-            config.gridDimX, config.gridDimY, config.gridDimZ = launch.grid
-            config.blockDimX, config.blockDimY, config.blockDimZ = *launch.block, 1
-            config.sharedMemBytes, config.hStream = launch.shared_bytes, driver.CUstream(stream)
-            config.attrs, config.numAttrs = [attribute], 1
-            (error,) = driver.cuLaunchKernelEx(config, self.function, ctypes.addressof(addresses), 0)
+            config = _overlapping(self.driver, launch.grid, launch.block, launch.shared_bytes, stream)
+            (error,) = self.driver.cuLaunchKernelEx(config, self.function, ctypes.addressof(addresses), 0)
         else:
             (error,) = self.driver.cuLaunchKernel(
                 self.function,
@@ -90,6 +82,22 @@ class Loaded:
             )
         if error:
             raise RuntimeError(f"{self.name} could not be launched: {error.name}")
+
+
+@lru_cache(maxsize=256)
+def _overlapping(
+    driver: Any, grid: tuple[int, int, int], block: tuple[int, int], shared_bytes: int, stream: int
+) -> Any:
+    """The driver's description of a launch that may begin before the previous kernel of the stream ends."""
+    attribute = driver.CUlaunchAttribute()
+    attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    attribute.value.programmaticStreamSerializationAllowed = 1
+    config = driver.CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = grid
+    config.blockDimX, config.blockDimY, config.blockDimZ = *block, 1
+    config.sharedMemBytes, config.hStream = shared_bytes, driver.CUstream(stream)
+    config.attrs, config.numAttrs = [attribute], 1
+    return config
 
 
 class CudaDevice:
