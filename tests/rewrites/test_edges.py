@@ -71,6 +71,27 @@ def test_an_input_with_several_readers_that_agree_moves() -> None:
     assert len(edges) == 1
 
 
+def test_movers_through_other_ranks_go_as_a_whole() -> None:
+    """From four dimensions over three to four again, at both edges: nothing stops half-way."""
+    shapes = {"three": [1, 6, 4], "four": [1, 24, 1, 1], "flat": [6, 4], "back": [1, 3, 2, 4]}
+    nodes = [
+        node("Transpose", ["x"], "t", perm=[0, 2, 1, 3]),
+        node("Reshape", ["t", "three"], "a"),
+        node("Reshape", ["a", "four"], "b"),
+        node("Relu", ["b"], "r"),
+        node("Reshape", ["r", "flat"], "c"),
+        node("Reshape", ["c", "back"], "d"),
+        node("Transpose", ["d"], "y", perm=[0, 2, 1, 3]),
+    ]
+    constants = {name: np.asarray(shape, np.int64) for name, shape in shapes.items()}
+    moved, edges = _moved(nodes, {"x": (1, 2, 3, 4)}, ["y"], constants)
+    assert [each.op_type for each in moved.graph] == ["Relu"]
+    assert [edge.shape for edge in edges] == [(1, 24, 1, 1), (1, 24, 1, 1)]
+    nodes[3:] = [node("Relu", ["b"], "y"), node("Neg", ["a"], "z")]  # read on the way, so it ends in front of that
+    moved, edges = _moved(nodes, {"x": (1, 2, 3, 4)}, ["y", "z"], constants)
+    assert [edge.shape for edge in edges] == [(1, 3, 2, 4)]
+
+
 @pytest.mark.parametrize(
     ("nodes", "inputs", "outputs"),
     [

@@ -21,7 +21,7 @@ from orinport.rewrites.context import RewriteContext, label
 from orinport.rewrites.shuffle import Shuffle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -134,12 +134,12 @@ class _EdgeMover:
         while original is not None and self._leads_to_dla(value):
             readers = [use.node for use in value.uses()]
             first = shuffle_of(readers[0], self.context) if readers else None
-            if first is None or value.is_graph_output() or not self._helps(first):
+            if first is None or value.is_graph_output():
                 break
             if not all(self._alike(reader, value, first, moved=total is not None) for reader in readers):
                 break
             joined = first if total is None else total.then(first)
-            if joined is None:
+            if joined is None or not (self._helps(first) or self._leads_back(readers, joined)):
                 break
             total = joined
             for reader in readers:
@@ -168,7 +168,9 @@ class _EdgeMover:
             joined = shuffle if total is None else shuffle.then(total)
             if source is None or joined is None or source.is_graph_output() or source.producer() is None:
                 break
-            if not self._helps(shuffle.inverse()) or not (total is not None or self._is_off(mover)):
+            if not (total is not None or self._is_off(mover)):
+                break
+            if not (self._helps(shuffle.inverse()) or self._comes_back(source, joined)):
                 break
             total = joined
             name, kind = value.name, value.type
@@ -186,6 +188,34 @@ class _EdgeMover:
     def _helps(self, shuffle: Shuffle) -> bool:
         """Moving over `shuffle`, from the edge inwards, leads to a shape of the right rank, or on towards one."""
         return len(shuffle.shape) in self._ranks or len(shuffle.before) not in self._ranks
+
+    def _leads_back(self, readers: Sequence[ir.Node], total: Shuffle) -> bool:
+        """The movers behind a single reader lead to the right rank again, and are one shuffle with `total`."""
+        joined: Shuffle | None = total
+        value = readers[0].outputs[0]
+        while len(readers) == 1 and joined is not None:
+            reader = self.context.only_consumer(value)
+            step = shuffle_of(reader, self.context)
+            if reader is None or step is None or reader.inputs[0] is not value or reader.outputs[0].is_graph_output():
+                return False
+            joined, value = joined.then(step), reader.outputs[0]
+            if joined is not None and len(step.shape) in self._ranks:
+                return True
+        return False
+
+    def _comes_back(self, value: ir.Value, total: Shuffle) -> bool:
+        """The movers that alone give `value` come from the right rank, and are one shuffle with `total`."""
+        joined: Shuffle | None = total
+        while joined is not None and len(self.context.consumers(value)) == 1 and not value.is_graph_output():
+            mover = value.producer()
+            step = shuffle_of(mover, self.context)
+            source = None if mover is None else mover.inputs[0]
+            if step is None or source is None or source.is_graph_output() or source.producer() is None:
+                return False
+            joined, value = step.then(joined), source
+            if joined is not None and len(step.before) in self._ranks:
+                return True
+        return False
 
     def _alike(self, reader: ir.Node, value: ir.Value, shuffle: Shuffle, *, moved: bool) -> bool:
         return (
