@@ -51,11 +51,11 @@ def generate_places(draw: Draw) -> Pattern:
     opset = draw.opset(11)
     batch = draw.integer(0, min(2, rank - 1)) if opset >= 12 else 0
     depth = draw.integer(1, rank - batch)
-    count = draw.integer(1, 4)
+    count = draw.choose([(1,), (2,), (3,), (4,), (), (2, 2)])
     head = shape[:batch] if draw.chance(0.4) else (1,) * batch
     sizes = shape[batch : batch + depth]
-    chosen = np.stack([draw.rng.integers(-size, size, (*head, count)) for size in sizes], axis=-1)
-    indices = np.ascontiguousarray(np.broadcast_to(chosen, (*shape[:batch], count, depth))).astype(np.int64)
+    chosen = np.stack([draw.rng.integers(-size, size, (*head, *count)) for size in sizes], axis=-1)
+    indices = np.ascontiguousarray(np.broadcast_to(chosen, (*shape[:batch], *count, depth))).astype(np.int64)
     nodes, source = [], "x"
     if draw.chance(0.4):  # as PyTorch writes x[:, i, j]
         perm = draw.rng.permutation(rank).tolist()

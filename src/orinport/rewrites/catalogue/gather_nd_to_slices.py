@@ -69,9 +69,9 @@ class GatherNdToSlices(Rewrite):
             return places
         rest = shape[batch + indices.shape[-1] :]
         volume = prod(shape[batch:])
-        rows = np.arange(prod(shape[:batch])).reshape(*shape[:batch], *[1] * (places.ndim - batch))
+        rows = np.arange(prod(shape[:batch])).reshape((*shape[:batch], *[1] * (places.ndim - batch)))
         table = (rows * volume + places * prod(rest))[..., None] + np.arange(prod(rest))
-        return match_choice(node, table.reshape(*places.shape, *rest), context)
+        return match_choice(node, table.reshape((*places.shape, *rest)), context)
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
         return (build_choice(match, builder),)
