@@ -51,7 +51,8 @@ def generate_places(draw: Draw) -> Pattern:
     opset = draw.opset(11)
     batch = draw.integer(0, min(2, rank - 1)) if opset >= 12 else 0
     depth = draw.integer(1, rank - batch)
-    count = draw.choose([(1,), (2,), (3,), (4,), (), (2, 2)])
+    counts = [(1,), (2,), (3,), (4,), (2, 2)]
+    count = draw.choose(counts if batch + depth == rank else [*counts, ()])
     head = shape[:batch] if draw.chance(0.4) else (1,) * batch
     sizes = shape[batch : batch + depth]
     chosen = np.stack([draw.rng.integers(-size, size, (*head, *count)) for size in sizes], axis=-1)
@@ -111,6 +112,18 @@ def generate_scatter(draw: Draw) -> Pattern:
     nodes.append(node("ScatterND", names, "y", **attributes))
     applies = False if combines and kind in ("updates", "data") else None
     return Pattern(nodes, inputs, ["y"], constants, opset, applies=applies)
+
+
+def test_a_single_number() -> None:
+    """All dimensions indexed: the result has none."""
+    nodes = [node("GatherND", ["x", "i"], "y")]
+    proto = network(nodes, {"x": (1, 3, 4, 2)}, {"y": ()}, {"i": np.asarray([0, -1, 2, 1])})
+    model, log = apply_to(proto, gather_nd_to_slices.REWRITE)
+    assert log.applied
+    x = np.random.default_rng(0).standard_normal((1, 3, 4, 2)).astype(np.float32)
+    (found,) = run_onnx(ir.to_proto(model.ir), {"x": x})
+    assert found.shape == ()
+    assert found == x[0, -1, 2, 1]
 
 
 @pytest.mark.parametrize("seeds", SEEDS)
