@@ -169,6 +169,13 @@ def test_refusals_are_kept_for_what_is_off_the_dla_only() -> None:
     assert not apply_to(proto, matmul_to_conv.REWRITE, judge=judge_by(set()))[1].refused
 
 
+def test_what_would_leave_as_much_off_the_dla_is_refused_with_what_stays() -> None:
+    model, log = apply_to(relu(), ReluTo(), judge=judge_by({"Relu", "Max"}))
+    assert not log.applied
+    assert [entry.reason for entry in log.refused] == ["1 of 1 nodes in its place would be off the DLA too: Max"]
+    assert not apply_to(relu(), ReluTo(), judge=judge_by({"Max"}))[1].refused, "the Relu is on the DLA"
+
+
 def test_equal_pieces_are_proved_once() -> None:
     nodes = [node("Relu", ["x"], "a"), node("Neg", ["a"], "b"), node("Relu", ["b"], "c"), node("Neg", ["c"], "y")]
     _, log = apply_to(network(nodes, {"x": (2, 3)}, ["y"]), ReluTo())

@@ -156,7 +156,8 @@ class _Driver:
         self._proofs: dict[tuple[bytes, bytes, float, bool], Proof] = {}
         self._verdicts: dict[bytes, frozenset[str]] = {}
         self._times: dict[bytes, float] = {}
-        self._settled: set[tuple[Any, ...]] = set()
+        self._settled: dict[tuple[Any, ...], str] = {}
+        self._declined = ""
         self._refusals: dict[tuple[str, str], str] = {}
         self._off: frozenset[str] | None = None
         self._opset_refusal: Refused | None = None
@@ -270,7 +271,10 @@ class _Driver:
         off = () if self._off is None else tuple(label(each) in self._off for each in found.nodes)
         key = (rewrite.name, found.nodes, found.outputs, off)
         if key in self._settled:
+            if self._settled[key]:
+                self._refuse(rewrite, node, self._settled[key])
             return False
+        self._declined = ""
         builder = Builder(self.context, found, rewrite, self._names, self._shared)
         try:
             results = tuple(rewrite.apply(found, builder))
@@ -287,7 +291,9 @@ class _Driver:
         if not applied:
             builder.discard()
             if node.graph is not None and (rewrite.name, label(node)) not in self._refusals:
-                self._settled.add(key)
+                self._settled[key] = self._declined
+                if self._declined:
+                    self._refuse(rewrite, node, self._declined)
         return applied
 
     def _consider(
@@ -398,6 +404,9 @@ class _Driver:
         if rewrite.for_speed and becomes[:2] == was[:2]:
             gain = self.context.figure("speed", "gain")
             return self._clock is not None and self._time(after) < (1.0 - gain) * self._time(before)
+        if becomes >= was and was.off_work and not rewrite.for_speed:
+            kinds = ", ".join(sorted({node.op_type for node in later}))
+            self._declined = f"{len(later)} of {len(new)} nodes in its place would be off the DLA too: {kinds}"
         return becomes < was
 
     def _time(self, piece: Piece) -> float:
