@@ -51,6 +51,8 @@ def test_the_power_mode_is_the_profiles_unless_another_is_asked_for(tmp_path: Pa
         ('target = "orin-nx-16gb"\n[orin-dla.gap_us]\nvalue = -1\n', "positive"),
         ('target = "orin-nx-16gb"\n[orin-dla.gap_us]\nvalue = nan\n', "positive"),
         ('target = "orin-nx-16gb"\n[orin-dla.gap_us]\nvalue = true\n', "positive"),
+        ('target = "orin-nx-16gb"\n[orin-dla.gap_us]\nvalue = 1e300\n', "positive"),
+        ('target = "orin-nx-16gb"\n[orin-dla.atom_channels]\nvalue = 0.5\n', "counts channels"),
         ('target = "orin-nx-16gb"\n[orin-dla]\ngap_us = 1\n', "positive"),
         ('target = "orin-nx-17gb"\n[orin-dla.gap_us]\nvalue = 1\n', "no board"),
         ("[", "no TOML"),

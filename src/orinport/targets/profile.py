@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 from importlib import resources
-from math import isfinite
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +28,9 @@ __all__ = ["load_profile"]
 
 _MODELS = ("orin-dla", "orin-gpu")
 _LONGEST = 500
+_LARGEST = 1e9
+_COUNTS = ("channels", "kernels", "pipelines", "banks", "B", "channels, kernels", "positions")
+"""Units of constants that are whole numbers."""
 
 
 def load_profile(path: Path) -> tuple[str, str | None, Profile]:
@@ -58,8 +60,11 @@ def _constants(path: Path, model: str, table: Any) -> Mapping[str, Figure]:
         value = entry.get("value") if isinstance(entry, dict) else None
         if key not in known:
             raise OrinportError(f"{str(path)!r} sets {key!r}, which is no constant of {model}.")
-        if not isinstance(value, int | float) or isinstance(value, bool) or not isfinite(value) or value <= 0:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= _LARGEST:
             raise OrinportError(f"{str(path)!r} sets {key} to {value!r}.", "Constants are positive numbers.")
+        unit = known[key]["unit"]
+        if unit in _COUNTS and value != int(value):
+            raise OrinportError(f"{str(path)!r} sets {key} to {value!r}.", f"It counts {unit}.")
         source = str(entry.get("source", f"profile {path.name}"))[:_LONGEST]
-        found[key] = Figure(float(value), known[key]["unit"], source, Confidence.OBSERVED)
+        found[key] = Figure(float(value), unit, source, Confidence.OBSERVED)
     return MappingProxyType(found)
