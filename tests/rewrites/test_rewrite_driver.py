@@ -170,7 +170,7 @@ def test_refusals_are_kept_for_what_is_off_the_dla_only() -> None:
 
 
 def test_what_would_leave_as_much_off_the_dla_is_refused_with_what_stays() -> None:
-    model, log = apply_to(relu(), ReluTo(), judge=judge_by({"Relu", "Max"}))
+    _, log = apply_to(relu(), ReluTo(), judge=judge_by({"Relu", "Max"}))
     assert not log.applied
     assert [entry.reason for entry in log.refused] == ["1 of 1 nodes in its place would be off the DLA too: Max"]
     assert not apply_to(relu(), ReluTo(), judge=judge_by({"Max"}))[1].refused, "the Relu is on the DLA"
