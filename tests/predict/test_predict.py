@@ -289,6 +289,17 @@ def test_throughput_counts_the_busier_device() -> None:
     assert prediction.fps_two_dlas == pytest.approx(2e6 / busy)
 
 
+def test_queued_tasks_take_no_less_than_a_launch() -> None:
+    """Tasks of almost no work, queued back to back, were measured at 60 to 70 us each."""
+    tiny = Tensor("x", (1, 3, 8, 8), DType.INT8)
+    prediction = predict([conv(0, tiny, 32, 1)])
+    (region,) = prediction.regions
+    assert region.busy_us < 5
+    assert region.queued_us == pytest.approx(region.launch_us - region.linear_us)
+    assert 55 < region.queued_us < 75
+    assert prediction.fps_one_dla == pytest.approx(1e6 / region.queued_us)
+
+
 def test_the_dram_is_shared_by_all_engines() -> None:
     """On AGX Orin two DLAs do not reach the DRAM's limit, as measured; with less of it they would."""
     source = Tensor("x", (1, 64, 256, 256), DType.FP32)
