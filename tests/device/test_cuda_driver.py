@@ -87,7 +87,7 @@ def test_refusals_are_named(driver: str) -> None:
 def test_closing_twice_is_fine_and_a_new_one_works(driver: str) -> None:
     for _ in range(3):
         cuda = CudaDriver()
-        cuda.allocate(128)
+        assert cuda.allocate(128).address
         cuda.event()
         cuda.close()
         cuda.close()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from orinport.rewrites.context import RewriteContext
 
-__all__ = ["AMONG_SAMPLES", "Choice", "Frame", "axes_of", "choice_of", "frames_of", "match_choice"]
+__all__ = ["AMONG_SAMPLES", "Choice", "Frame", "axes_of", "choice_of", "frames_of", "match_choice", "read_choice"]
 
 Dims = tuple[int, ...]
 Board = tuple[int, int, int, int]
@@ -49,6 +49,21 @@ class Frame:
     def numbering(self) -> NDArray[np.int64]:
         """For each element of the value, in order, its place in the source."""
         return self.moved.apply(np.arange(prod(self.moved.before))).reshape(-1)
+
+
+def read_choice(node: ir.Node, context: RewriteContext) -> tuple[Dims, NDArray[np.int64]] | Refusal | None:
+    """The data's shape and the constant indices of a GatherElements or GatherND, or why it cannot become slices."""
+    data, indices = node.inputs[0], context.constant(node.inputs[1])
+    if data is None or context.is_constant(data) or not context.is_float(data):
+        return None
+    shape = context.shape(data)
+    if not shape:
+        return Refusal("the shape is not known, or has no axes")
+    if indices is None:
+        return Refusal("the indices are known at run time only")
+    if indices.size == 0 or 0 in shape:
+        return Refusal("it gives no elements")
+    return shape, indices.astype(np.int64)
 
 
 def frames_of(value: ir.Value, context: RewriteContext) -> list[Frame]:

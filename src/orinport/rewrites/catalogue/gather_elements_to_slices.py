@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orinport.rewrites.catalogue._choices import AMONG_SAMPLES, match_choice
+from orinport.rewrites.catalogue._choices import AMONG_SAMPLES, match_choice, read_choice
 from orinport.rewrites.catalogue._selection import take
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 
@@ -53,16 +53,10 @@ class GatherElementsToSlices(Rewrite):
     op_types = ("GatherElements",)
 
     def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
-        data, indices = node.inputs[0], context.constant(node.inputs[1])
-        if data is None or context.is_constant(data) or not context.is_float(data):
-            return None
-        shape = context.shape(data)
-        if not shape:
-            return Refusal("the shape is not known, or has no axes")
-        if indices is None:
-            return Refusal("the indices are known at run time only")
-        if indices.size == 0 or 0 in shape:
-            return Refusal("it gives no elements")
+        read = read_choice(node, context)
+        if not isinstance(read, tuple):
+            return read
+        shape, indices = read
         axis = int(context.attribute(node, "axis", 0)) % len(shape)
         size = shape[axis]
         if indices.min() < -size or indices.max() >= size:
