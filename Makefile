@@ -36,8 +36,8 @@ demo: $(STAMP) ## prepare ResNet-50 and a matrix product for the DLA
 test: $(VENV)/.installed-dev ## run the tests (under 10 minutes)
 	$(BIN)/python -m pytest -n auto -m 'not slow'
 
-test-slow: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n auto -m slow
+test-slow: $(VENV)/.installed-dev ## run only the slow tests (BUDGET=1500: begin none after that many seconds)
+	$(BIN)/python -m pytest -n auto -m slow $(if $(BUDGET),--budget $(BUDGET))
 
 test-all: test test-slow ## run the slow tests too
 

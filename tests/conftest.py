@@ -1,4 +1,4 @@
-"""One hypothesis profile for all tests, and the marks that depend on the machine."""
+"""One hypothesis profile for all tests, the marks that depend on the machine, and a time budget for slow tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import importlib.util
 import platform
 import shutil
 import subprocess
+import time
+from collections import Counter
 from functools import lru_cache
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,6 +23,34 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("orinport")
+
+
+_START = time.monotonic()
+_SPENT = "the time budget of {:g} s is spent"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option."""
+    text = "Skip the slow tests that have not begun this many seconds after the start; 0: none."
+    parser.addoption("--budget", type=float, default=0.0, metavar="SECONDS", help=text)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave a slow test out once the budget is spent."""
+    budget: float = item.config.getoption("--budget")
+    if budget and item.get_closest_marker("slow") and time.monotonic() - _START > budget:
+        pytest.skip(_SPENT.format(budget))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say what the budget left out, file by file."""
+    reason = _SPENT.format(config.getoption("--budget"))
+    skipped = terminalreporter.stats.get("skipped", ())
+    left_out = Counter(each.nodeid.partition("::")[0] for each in skipped if reason in str(each.longrepr))
+    if left_out:
+        terminalreporter.section(f"{reason}, slow tests left out: {left_out.total()}")
+        for file, number in sorted(left_out.items()):
+            terminalreporter.write_line(f"{number:5} {file}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
