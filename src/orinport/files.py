@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
+import io
 import shutil
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -13,9 +15,20 @@ if TYPE_CHECKING:
     from importlib.abc import Traversable
     from pathlib import Path
 
-__all__ = ["decode_json", "read_bounded", "write_whole"]
+__all__ = ["as_text", "decode_json", "read_bounded", "write_whole"]
 
 _LARGEST = 1 << 28
+_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+
+
+def as_text(file: io.BufferedReader) -> io.TextIOWrapper:
+    """A file as text: UTF-16 if it begins with that byte order mark (Windows PowerShell's redirection), else UTF-8.
+
+    Bytes that are no text are replaced; nothing but the mark is read ahead.
+    """
+    begin = file.peek(3)
+    encoding = next((name for mark, name in _MARKS.items() if begin.startswith(mark)), "utf-8")
+    return io.TextIOWrapper(file, encoding=encoding, errors="replace")
 
 
 def decode_json(data: bytes) -> Any:

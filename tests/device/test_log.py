@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
 import random
+import subprocess
+import sys
 import time
 import tracemalloc
 from pathlib import Path
@@ -548,3 +551,41 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch
     monkeypatch.setattr("sys.stdin", io.StringIO("nothing of interest\n"))
     assert main(["explain-log", "-"]) == 0
     assert main(["explain-log", str(tmp_path / "missing.log")]) == 2
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be"])
+def test_logs_that_powershell_has_redirected(tmp_path: Path, capsys: pytest.CaptureFixture[str], encoding: str) -> None:
+    log = tmp_path / "build.log"
+    mark = codecs.BOM_UTF16_BE if encoding == "utf-16-be" else b""
+    log.write_bytes(mark + FORUM.replace("\n", "\r\n").encode(encoding))
+    assert main(["explain-log", str(log)]) == 1
+    told = capsys.readouterr().out
+    assert "reason: A matrix multiplication is not taken." in told
+    with log.open("rb") as stdin:
+        done = subprocess.run(
+            [sys.executable, "-m", "orinport", "explain-log", "-"],
+            stdin=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.stdout == told.replace(str(log), "stdin")
+
+
+def test_utf_16_that_breaks_off(tmp_path: Path) -> None:
+    log = tmp_path / "build.log"
+    log.write_bytes(FORUM.encode("utf-16")[:-1] + b"\xd8")
+    assert main(["explain-log", str(log)]) == 1
+    log.write_bytes(codecs.BOM_UTF16_LE)
+    assert main(["explain-log", str(log)]) == 0
+
+
+def test_a_long_line_in_utf_16_takes_little_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "build.log"
+    log.write_bytes(("x" * 10_000_000 + "\n" + FORUM).encode("utf-16"))
+    tracemalloc.start()
+    try:
+        assert main(["explain-log", str(log)]) == 1
+        assert tracemalloc.get_traced_memory()[1] < 4_000_000
+    finally:
+        tracemalloc.stop()

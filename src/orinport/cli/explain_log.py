@@ -74,14 +74,16 @@ def explain_log(
 def _opened(log: str) -> Iterator[TextIO]:
     """The log as text; bytes that are none are replaced."""
     from orinport.errors import OrinportError
+    from orinport.files import as_text
 
     if log == "-":
-        yield sys.stdin
+        binary = getattr(sys.stdin, "buffer", None)
+        yield sys.stdin if binary is None else as_text(binary)
         return
     try:
-        with Path(log).open(encoding="utf-8", errors="replace") as file:
+        with Path(log).open("rb") as file:
             if stat.S_ISCHR(os.fstat(file.fileno()).st_mode) and not file.isatty():
                 raise OrinportError(f"{log!r} is a device, no log.")
-            yield file
+            yield as_text(file)
     except OSError as error:
         raise OrinportError(f"{log!r} cannot be read: {error.strerror}.") from error
