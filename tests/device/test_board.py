@@ -70,6 +70,12 @@ def test_without_trtexec_one_line_says_what_can_be_done(
     assert sorted(p.name for p in bundle.iterdir()) == before
 
 
+def test_a_relative_path_to_trtexec(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(bundle.parent)
+    monkeypatch.setenv("TRTEXEC", "./trtexec")
+    assert build_here(Path(bundle.name), [], lambda _: None).status == 0
+
+
 def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OrinportError, match="no bundle"):
         require_bundle(tmp_path)

@@ -115,6 +115,8 @@ def test_without_trtexec_without_an_engine_and_with_a_loadable(
     assert main(["profile", str(bundle / "model.onnx")]) == 2
     err = capsys.readouterr().err
     assert "There is no measurement" in err
+    assert main(["profile", "nosuch.json"]) == 2
+    assert capsys.readouterr().err == "orinport: There is no file or bundle 'nosuch.json'.\n"
     assert len(err.splitlines()) == 1
 
 

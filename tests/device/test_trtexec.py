@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orinport.device.bundle import build_script
+from boards import write_program
+from orinport.device.bundle import build_script, parts_script
 from orinport.device.trtexec import BuildOptions, build_arguments, has_option, shell_command
 from orinport.model.layer import DType
 from orinport.placement.placement import IOFormat, Placement, Region
@@ -121,6 +122,34 @@ def test_build_sh_hands_every_argument_to_trtexec_as_it_is(tmp_path: Path, name:
     assert got[-2:] == ["--verbose", "two words"]
     assert f"--saveEngine={script.engine}" in got
     assert sorted(path.name for path in tmp_path.iterdir()) == ["build.sh", "trtexec"]
+
+
+@pytest.mark.parametrize(
+    ("script", "given"),
+    [
+        ("build.sh", {"TRTEXEC": "bin/trtexec"}),
+        ("build.sh", {"PATH": "bin:/usr/bin:/bin"}),
+        ("build_parts.sh", {"TRTEXEC": "bin/trtexec"}),
+    ],
+)
+def test_a_relative_path_is_one_from_the_callers_folder(tmp_path: Path, script: str, given: dict[str, str]) -> None:
+    bundle = tmp_path / "net.orin"
+    for folder in (bundle, bundle / "parts" / "0-dla0"):
+        folder.mkdir(parents=True)
+        text = build_script(target(), Precision.FP16, ALL_DLA, BuildOptions()).text
+        (folder / "build.sh").write_text(text, encoding="utf-8")
+    (bundle / "build_parts.sh").write_text(parts_script(["0-dla0"]), encoding="utf-8")
+    (tmp_path / "bin").mkdir()
+    write_program(tmp_path / "bin" / "trtexec", "#!/bin/sh\npwd\n")
+    done = subprocess.run(
+        ["/bin/sh", f"net.orin/{script}"],
+        env={"PATH": "/usr/bin:/bin", "CDPATH": "/tmp:/", **given},
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.stdout == f"{bundle if script == 'build.sh' else bundle / 'parts/0-dla0'}\n", done.stderr
 
 
 def test_build_sh_says_when_trtexec_is_missing(tmp_path: Path) -> None:

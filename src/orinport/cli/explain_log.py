@@ -77,6 +77,8 @@ def _opened(log: str) -> Iterator[TextIO]:
     from orinport.files import as_text
 
     if log == "-":
+        if sys.stdin is None:
+            raise OrinportError("There is no standard input.", "Name a file.")
         binary = getattr(sys.stdin, "buffer", None)
         yield sys.stdin if binary is None else as_text(binary)
         return

@@ -88,6 +88,8 @@ def profile(
     from orinport.report.profile import profile_document, profile_text
     from orinport.report.refit import refit_document, refit_text
 
+    if not model.exists():
+        raise OrinportError(f"There is no file or bundle {str(model)!r}.")
     inputs = (model, measurement, times, layers, tegrastats, jtop)
     if refit is not None:
         _require_profile(refit, output, *inputs, target)

@@ -62,7 +62,7 @@ def board_folders(folder: Path, hosts: Sequence[str]) -> dict[str, Path]:
 
 
 def find_trtexec() -> Path:
-    """trtexec of this machine. Raises OrinportError with what can be done instead."""
+    """trtexec of this machine, with its whole path. Raises OrinportError with what can be done instead."""
     given = os.environ.get("TRTEXEC")
     found = given or shutil.which("trtexec") or (str(_DEFAULT_TRTEXEC) if _DEFAULT_TRTEXEC.is_file() else None)
     if found is None or not os.access(found, os.X_OK):
@@ -70,7 +70,7 @@ def find_trtexec() -> Path:
         raise OrinportError(
             f"{where}.", "Run this on a board with TensorRT, set TRTEXEC to its path, or use --host user@board."
         )
-    return Path(found)
+    return Path(found).absolute()
 
 
 def build_here(

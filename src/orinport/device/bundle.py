@@ -70,12 +70,13 @@ def build_script(target: Target, precision: Precision, placement: Placement, opt
 # Builds {engine} from model.onnx on {target.hardware.title}
 # with {target.stack.title} (TensorRT {version}). Further arguments are handed on to trtexec.
 set -eu
-cd "$(dirname "$0")"
 trtexec="${{TRTEXEC:-}}"
 if [ -z "$trtexec" ]; then
   trtexec="$(command -v trtexec || true)"
   [ -n "$trtexec" ] || trtexec=/usr/src/tensorrt/bin/trtexec
 fi
+case "$trtexec" in /*) ;; *) trtexec="$PWD/$trtexec" ;; esac
+CDPATH='' cd -- "$(dirname "$0")"
 if [ ! -x "$trtexec" ]; then
   echo "build.sh: trtexec was not found; set TRTEXEC to its path" >&2
   exit 2
@@ -93,7 +94,8 @@ def parts_script(folders: Iterable[str]) -> str:
     return f"""#!/bin/sh
 # Builds the engine of every part. Further arguments are handed on to trtexec.
 set -eu
-cd "$(dirname "$0")"
+case "${{TRTEXEC:-/}}" in /*) ;; *) export TRTEXEC="$PWD/$TRTEXEC" ;; esac
+CDPATH='' cd -- "$(dirname "$0")"
 {lines}
 """
 
