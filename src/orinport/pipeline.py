@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from orinport.checking import check_model, dla_clock, dla_judge
+from orinport.device.built import outdated_builds
 from orinport.device.bundle import Workspace, build_script, parts_script, require_free, write_bundle
 from orinport.device.trtexec import BuildOptions
 from orinport.errors import OrinportError
@@ -286,7 +287,13 @@ def _write(
                 "parts.json": dumps(parts_document(report)),
             }
         write_bundle(report.folder, scratch, texts)
-    return report
+    return replace(report, notes=(*report.notes, *_outdated_note(report.folder)))
+
+
+def _outdated_note(folder: Path) -> tuple[str, ...]:
+    """That engines of an earlier bundle lie in the folder: the report that was written is the same without them."""
+    old = [str(path.relative_to(folder)) for path in outdated_builds(folder)]
+    return (f"built before the bundle changed, to be built again: {some(old)}",) if old else ()
 
 
 def _say(progress: Callable[[str], None] | None, message: str) -> None:

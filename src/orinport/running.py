@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orinport.device.backends import Backend, CudlaBackend, Edge, OnnxBackend, TensorRTBackend
+from orinport.device.built import require_current
 from orinport.device.bundle import Workspace
 from orinport.device.record import BundleRecord, read_record
 from orinport.device.tensor_layout import known_formats
@@ -298,6 +299,8 @@ def _bundle(folder: Path, options: RunOptions) -> _Job:
             f"{str(folder)!r} holds {missing}.",
             "Build it on the board with orinport build; --backend onnxruntime runs model.onnx here.",
         )
+    if kind != "onnxruntime":
+        require_current(folder, folder / _FILES[kind])
     own = (folder / name for name in ("scales.json", "calibration.cache"))
     scales = options.scales or next((path for path in own if path.is_file()), None)
     tail = folder / "tail.onnx"

@@ -159,6 +159,7 @@ def _record(folder: Path) -> dict[str, object]:
 def _measure(folder: Path, model: Path, target: str, precision: str, host: str | None, quiet: bool) -> _Subject | None:
     from orinport.checking import as_target
     from orinport.device.board import board_folders
+    from orinport.device.built import require_current
     from orinport.device.log import read_log
     from orinport.device.measure import ENGINE, built_core, measure_arguments, measure_here, measure_remotely
     from orinport.report.log import log_text
@@ -168,9 +169,11 @@ def _measure(folder: Path, model: Path, target: str, precision: str, host: str |
             sys.stderr.write(line + "\n")
 
     arguments = measure_arguments(as_target(target).stack.tensorrt, built_core(folder))
+    bundle = folder
     if host:
         own = board_folders(folder, [host])[host]
         folder = own if (own / ENGINE).is_file() else folder
+    require_current(bundle, folder / ENGINE)
     done = measure_remotely(folder, host, arguments, show) if host else measure_here(folder, arguments, show)
     if done.status != 0 or done.profile is None:
         with done.log.open(encoding="utf-8", errors="replace") as lines:

@@ -11,23 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orinport.device.built import BOARDS, PRODUCTS, RECORD, build_inputs, record_build
 from orinport.device.process import make_folder, run_logged
 from orinport.device.remote import fetch, pipe, remote_folder, run_remotely, send_file
 from orinport.errors import OrinportError
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["BOARDS", "BuildResult", "board_folders", "build_here", "build_remotely", "find_trtexec", "require_bundle"]
+__all__ = ["BuildResult", "board_folders", "build_here", "build_remotely", "find_trtexec", "require_bundle"]
 
 LOG = "build.log"
-PRODUCTS = ("model.engine", "model.loadable")
 BESIDE = ("timing.cache", "layers.json")
 """What a build may write beside its product."""
-BOARDS = "boards"
-"""The folder in a bundle that holds what several boards have built."""
-_NOT_SENT = (*PRODUCTS, *BESIDE, LOG, BOARDS, "parts")
+_NOT_SENT = (*PRODUCTS, *BESIDE, RECORD, LOG, BOARDS, "parts")
 _DEFAULT_TRTEXEC = Path("/usr/src/tensorrt/bin/trtexec")
 
 
@@ -83,6 +81,7 @@ def build_here(
     """
     require_bundle(folder)
     command, environment = _command(folder, arguments, builder)
+    inputs = build_inputs(folder)
     before = _products(folder)
     status = -1
     try:
@@ -96,8 +95,18 @@ def build_here(
                 path.unlink(missing_ok=True)
     if status != 0:
         return BuildResult(status, folder / LOG, None)
-    beside = tuple(path for path in made if path.name in BESIDE)
-    return BuildResult(status, folder / LOG, next((path for path in made if path.name in PRODUCTS), None), beside)
+    return _finished(folder / LOG, made, inputs)
+
+
+def _finished(log: Path, made: Sequence[Path], inputs: Mapping[str, str]) -> BuildResult:
+    """The result of a build that succeeded and has made these files; what it was built from is recorded."""
+    product = next((path for path in made if path.name in PRODUCTS), None)
+    if product is not None:
+        try:
+            record_build(product, inputs)
+        except OSError as error:
+            raise OrinportError(f"{str(product.parent)!r} cannot be written: {error.strerror}.") from error
+    return BuildResult(0, log, product, tuple(path for path in made if path.name in BESIDE))
 
 
 def _command(folder: Path, arguments: Sequence[str], builder: str) -> tuple[list[str], dict[str, str]]:
@@ -147,6 +156,7 @@ def build_remotely(
     board: ending it ends the build there. Raises OrinportError if the board cannot be reached or is lost.
     """
     require_bundle(folder)
+    inputs = build_inputs(folder)
     output = folder if output is None else output
     with remote_folder(host, ssh) as remote:
         make_folder(output)
@@ -157,9 +167,7 @@ def build_remotely(
         status = run_remotely(f"sh build.sh {words}", host, remote, output / LOG, show, ssh=ssh, hold=hold)
         if status != 0:
             return BuildResult(status, output / LOG, None)
-        made = fetch(output, host, remote, ssh, (*PRODUCTS, *BESIDE))
-        beside = tuple(path for path in made if path.name in BESIDE)
-        return BuildResult(status, output / LOG, next((path for path in made if path.name in PRODUCTS), None), beside)
+        return _finished(output / LOG, fetch(output, host, remote, ssh, (*PRODUCTS, *BESIDE)), inputs)
 
 
 def _send(folder: Path, ssh: Sequence[str], host: str, remote: str) -> None:

@@ -2,7 +2,7 @@
 
 It is written whole or not at all: everything is made in a new folder beside the output and moved into
 place at the end. An existing folder is replaced only if it is a bundle and the caller says so; files in it
-that orinport did not write stay.
+that orinport did not write stay. So do engines, with a record of what they were built from.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orinport.device.built import record_builds
 from orinport.device.trtexec import BuildOptions, build_arguments, shell_command
 from orinport.errors import OrinportError
 
@@ -125,6 +126,7 @@ def write_bundle(folder: Path, source: Path, texts: Mapping[str, str]) -> tuple[
             path.write_text(text, encoding="utf-8")
             path.chmod(0o755 if name.endswith(".sh") else 0o644)
         folder.mkdir(parents=True, exist_ok=True)
+        record_builds(folder)
         names = sorted(path.name for path in source.iterdir())
         _clear(folder, keep=names)
         for path in sorted(each for each in source.rglob("*") if each.is_file()):
