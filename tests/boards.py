@@ -49,7 +49,7 @@ echo "&&&& PASSED TensorRT.trtexec [TensorRT v8602] # trtexec"
 SCRIPT = """#!/bin/sh
 set -eu
 cd "$(dirname "$0")"
-exec "${TRTEXEC:-trtexec}" --onnx=model.onnx --saveEngine=model.engine "$@"
+exec "${TRTEXEC:-trtexec}" --onnx=model.onnx --saveEngine=model.engine --useDLACore=0 "$@"
 """
 
 

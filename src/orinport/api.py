@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from orinport.device.compare import Comparison
+    from orinport.device.measured import Measurement
     from orinport.emulation import EmulationOptions, EmulationReport
     from orinport.matmul.planner import MatmulReport
-    from orinport.measuring import Refit
+    from orinport.measuring import Build, Refit
     from orinport.precision.calibrate import CalibrationOptions
     from orinport.predict.prediction import Prediction
     from orinport.quantization import Int8Options, QuantizeReport
@@ -52,9 +53,10 @@ def check(
     model cannot be read or the target does not exist.
     """
     from orinport.collector import collection_paused
-    from orinport.model.load import load
 
     with collection_paused():
+        from orinport.model.load import load
+
         return check_model(
             load(model, shapes=shapes),
             as_target(target),
@@ -408,18 +410,9 @@ def profile(
     `measurement` is a profile of trtexec or a CSV of cuDLA's layer statistics, `layers` trtexec's layer information of
     the same engine. Raises OrinportError for a file that is neither, and for targets that no measurement covers.
     """
-    from orinport.device.measured import read_layer_nodes, read_measurement
     from orinport.measuring import lay_beside
 
-    return lay_beside(
-        model,
-        read_measurement(Path(measurement)),
-        target=target,
-        precision=precision,
-        power_mode=power_mode,
-        shapes=shapes,
-        nodes=None if layers is None else read_layer_nodes(Path(layers)),
-    )
+    return lay_beside(model, *_measured(measurement, layers, target, precision, power_mode, shapes))
 
 
 def refit(
@@ -436,18 +429,25 @@ def refit(
 
     Raises OrinportError if the measurement determines none of the constants.
     """
-    from orinport.device.measured import read_layer_nodes, read_measurement
     from orinport.measuring import refit as fit
 
-    return fit(
-        model,
-        read_measurement(Path(measurement)),
-        target=target,
-        precision=precision,
-        power_mode=power_mode,
-        shapes=shapes,
-        nodes=None if layers is None else read_layer_nodes(Path(layers)),
-    )
+    return fit(model, *_measured(measurement, layers, target, precision, power_mode, shapes))
+
+
+def _measured(
+    measurement: str | Path,
+    layers: str | Path | None,
+    target: str | Target,
+    precision: str,
+    power_mode: str | None,
+    shapes: str | Sequence[str] | Mapping[str, Sequence[int]] | None,
+) -> tuple[Measurement, Build]:
+    """A measurement, and how the network was built that was measured."""
+    from orinport.device.measured import read_layer_nodes, read_measurement
+    from orinport.measuring import Build
+
+    nodes = None if layers is None else read_layer_nodes(Path(layers))
+    return read_measurement(Path(measurement)), Build(target, precision, power_mode, shapes, nodes)
 
 
 def plan_matmul(

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 from orinport.checking import as_precision, as_target, check_model
 from orinport.device.compare import compare
 from orinport.errors import OrinportError
+from orinport.placement.place import all_on_gpu
+from orinport.placing import placed_anew
 from orinport.predict.constants import EQUAL, constants_of
 from orinport.predict.fit import Determined, determine
 from orinport.predict.network import predict_network
 from orinport.predict.prediction import Bound
+from orinport.targets import DEFAULT_TARGET
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from orinport.predict.prediction import Prediction
     from orinport.targets.target import Precision, Target
 
-__all__ = ["FittedConstant", "FittedRow", "Refit", "Refused", "lay_beside", "refit"]
+__all__ = ["Build", "FittedConstant", "FittedRow", "Refit", "Refused", "lay_beside", "refit"]
 
 _DLA, _GPU = "orin-dla", "orin-gpu"
 _STATISTICS = "cudla statistics"
@@ -117,33 +120,40 @@ class _Placed:
         return self.predict({**constants, _DLA: constants[_DLA].with_values(dict.fromkeys(_GAPS, 0.0))})
 
 
-def _placed(
-    model: Any, target: str | Target, precision: str | Precision, power_mode: str | None, shapes: Any
-) -> _Placed:
+@dataclass(frozen=True, slots=True)
+class Build:
+    """How the network was built that was measured, and in which power mode."""
+
+    target: str | Target = DEFAULT_TARGET
+    precision: str | Precision = "int8"
+    power_mode: str | None = None
+    shapes: Any = None
+    nodes: Mapping[str, Sequence[str]] | None = None
+    """ONNX nodes by measured name, from TensorRT's layer information."""
+    dla: bool = True
+    """False for an engine that was built for the GPU alone."""
+    gpu_layers: tuple[str, ...] = ()
+    """Layers that the DLA takes and that were built for the GPU all the same."""
+
+
+def _placed(model: Any, build: Build) -> _Placed:
     from orinport.model.load import load
 
-    network = load(model, shapes=shapes)
-    report = check_model(network, as_target(target, power_mode), as_precision(precision))
-    return _Placed(network.name, report.placement, report.target, report.precision)
+    network = load(model, shapes=build.shapes)
+    report = check_model(network, as_target(build.target, build.power_mode), as_precision(build.precision))
+    if build.gpu_layers:
+        wishes = dict.fromkeys(build.gpu_layers, "gpu")
+        report = placed_anew(report, network, optimize=False, wishes=wishes).report
+    placement = report.placement if build.dla else all_on_gpu(report.placement)
+    return _Placed(network.name, placement, report.target, report.precision)
 
 
-def lay_beside(
-    model: Any,
-    measurement: Measurement,
-    *,
-    target: str | Target,
-    precision: str | Precision = "int8",
-    power_mode: str | None = None,
-    shapes: Any = None,
-    nodes: Mapping[str, Sequence[str]] | None = None,
-) -> Comparison:
+def lay_beside(model: Any, measurement: Measurement, build: Build) -> Comparison:
     """Every measured layer or region beside its prediction.
 
-    `nodes` are ONNX nodes by measured name, from TensorRT's layer information. Raises OrinportError for a model or
-    target that cannot be predicted.
+    Raises OrinportError for a model or target that cannot be predicted.
     """
-    placed = _placed(model, target, precision, power_mode, shapes)
-    return _compare(placed, measurement, nodes)
+    return _compare(_placed(model, build), measurement, build.nodes)
 
 
 def _compare(placed: _Placed, measurement: Measurement, nodes: Mapping[str, Sequence[str]] | None) -> Comparison:
@@ -152,24 +162,15 @@ def _compare(placed: _Placed, measurement: Measurement, nodes: Mapping[str, Sequ
     return compare(measurement, placed.predict(constants), beside=beside, nodes=nodes)
 
 
-def refit(
-    model: Any,
-    measurement: Measurement,
-    *,
-    target: str | Target,
-    precision: str | Precision = "int8",
-    power_mode: str | None = None,
-    shapes: Any = None,
-    nodes: Mapping[str, Sequence[str]] | None = None,
-) -> Refit:
+def refit(model: Any, measurement: Measurement, build: Build) -> Refit:
     """Fit the constants of the prediction to a measurement.
 
     Layer statistics of cuDLA give the pipelines' efficiency, the rates of memory and copies, and the gap between
     operations; a profile of trtexec those of the GPU, and of the DLA as far as it has enough regions. Only constants
     that the measurement determines are fitted. Raises OrinportError if there is none.
     """
-    placed = _placed(model, target, precision, power_mode, shapes)
-    comparison = _compare(placed, measurement, nodes)
+    placed = _placed(model, build)
+    comparison = _compare(placed, measurement, build.nodes)
     used, left_out = _usable(comparison)
     constants = placed.constants()
     candidates = _FROM_STATISTICS if measurement.source == _STATISTICS else _FROM_PROFILE

@@ -7,7 +7,7 @@ in and out, INT8 edges are quantised with the bundle's scales, and a tail that w
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, log10
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ import numpy as np
 from orinport.device.backends import Backend, CudlaBackend, Edge, OnnxBackend, TensorRTBackend
 from orinport.device.built import require_current
 from orinport.device.bundle import Workspace
+from orinport.device.measure import built_core
 from orinport.device.record import BundleRecord, read_record
 from orinport.device.tensor_layout import known_formats
 from orinport.emulation import MIN_SNR, open_samples
@@ -83,7 +84,8 @@ class RunOptions:
     """`type:format` of each input of a loadable that comes without its bundle."""
     output_formats: tuple[str, ...] = ()
     platform: Platform = Platform.ORIN
-    dla_core: int = 0
+    dla_core: int | None = None
+    """None: the one that a bundle is built for, else 0."""
     plugins: tuple[str, ...] = ()
     warm_up: int = 3
     repeat: int = 10
@@ -161,6 +163,7 @@ class OpenNetwork:
     """
 
     def __init__(self, path: Path, options: RunOptions) -> None:
+        options = replace(options, dla_core=_core(path, options))
         self.options = options
         self.job = _resolve(path, options)
         self.name = path.name
@@ -234,7 +237,7 @@ def run_network(
                 "Layer statistics come from cuDLA.",
                 "Run a loadable, or profile the engine with trtexec --exportProfile.",
             )
-        frequency = _dla_mhz(chosen) if chosen.statistics is not None else 0
+        frequency = _dla_mhz(network.options) if chosen.statistics is not None else 0
         reference = _reference(network, chosen, stack)
         samples, source = _samples(network, chosen)
         tally = _Tally()
@@ -288,6 +291,13 @@ def _resolve(path: Path, options: RunOptions) -> _Job:
     return _Job(kind, path, path if is_model else options.model, scales=options.scales)
 
 
+def _core(path: Path, options: RunOptions) -> int:
+    """The DLA core that is meant."""
+    if options.dla_core is not None:
+        return options.dla_core
+    return (built_core(path) or 0) if path.is_dir() else 0
+
+
 def _bundle(folder: Path, options: RunOptions) -> _Job:
     record = read_record(folder / "report.json")
     kind = options.backend
@@ -317,7 +327,7 @@ def _open_backend(job: _Job, model: Model | None, options: RunOptions) -> Backen
         platform = load_target(job.record.target).platform
     if job.kind == "tensorrt":
         return TensorRTBackend(
-            job.file, scales=scales, platform=platform, dla_core=options.dla_core, plugins=options.plugins
+            job.file, scales=scales, platform=platform, dla_core=options.dla_core or 0, plugins=options.plugins
         )
     return CudlaBackend(
         job.file,
@@ -325,7 +335,7 @@ def _open_backend(job: _Job, model: Model | None, options: RunOptions) -> Backen
         _edges(job, model, options.output_formats, is_input=False),
         scales=scales,
         platform=platform,
-        dla_core=options.dla_core,
+        dla_core=options.dla_core or 0,
         statistics=options.statistics is not None,
     )
 
@@ -511,7 +521,7 @@ def _dla_mhz(options: RunOptions, root: Path = Path("/")) -> int:
         if options.dla_mhz < 1:
             raise OrinportError(f"{options.dla_mhz} MHz is no clock.")
         return options.dla_mhz
-    path = root / _CLOCK.format(core=options.dla_core)
+    path = root / _CLOCK.format(core=options.dla_core or 0)
     try:
         return round(int(path.read_text(encoding="ascii").strip()) / 1e6)
     except (OSError, ValueError):

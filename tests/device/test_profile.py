@@ -28,7 +28,7 @@ from orinport.device.measured import (
     read_times,
 )
 from orinport.errors import OrinportError
-from orinport.measuring import lay_beside
+from orinport.measuring import Build, lay_beside
 from orinport.predict.constants import load_constants
 from orinport.report.profile import profile_document, profile_text
 from orinport.targets import load_target
@@ -134,7 +134,7 @@ def test_published_statistics_by_hand(tmp_path: Path) -> None:
     figures = {**target.power_mode.figures, "dla_mhz": replace(target.power_mode.figures["dla_mhz"], value=1152.0)}
     target = replace(target, power_mode=replace(target.power_mode, figures=figures))
     measured = read_measurement(write(tmp_path / "s.csv", PUBLISHED))
-    comparison = lay_beside(resnet_start(), measured, target=target)
+    comparison = lay_beside(resnet_start(), measured, Build(target))
     stem, pool, first, second = comparison.rows
     assert stem.layers == ("Conv_219", "Relu_221")
     assert pool.layers == ("MaxPool_222",)
@@ -320,7 +320,7 @@ def test_statistics_stand_beside_times_without_gaps(tmp_path: Path) -> None:
     model = network(tmp_path / "n.onnx")
     measured = read_measurement(write(tmp_path / "s.csv", STATISTICS))
     constants = load_constants("orin-dla")
-    (first, second) = lay_beside(model, measured, target="orin-agx-64gb/jp6.0").rows
+    (first, second) = lay_beside(model, measured, Build("orin-agx-64gb/jp6.0")).rows
     with_gaps = compare(measured, orinport.predict(model, target="orin-agx-64gb/jp6.0")).rows[0]
     assert first.predicted_us is not None
     assert with_gaps.predicted_us is not None

@@ -16,7 +16,7 @@ import orinport
 from orinport.cli import main
 from orinport.device.measured import MeasuredLayer, Measurement
 from orinport.errors import OrinportError
-from orinport.measuring import refit
+from orinport.measuring import Build, refit
 from orinport.predict.constants import EQUAL, load_constants
 from orinport.targets import load_target
 from orinport.targets.target import Confidence, Figure, Profile
@@ -94,7 +94,7 @@ def test_efficiency_and_gap_by_hand(tmp_path: Path) -> None:
     """
     starts = [4.6 + i * (14.4 + 0.9) for i in range(5)]
     layers = tuple(MeasuredLayer(f"conv{i}", 14.4, start, start + 14.4) for i, start in enumerate(starts))
-    fitted = refit(convolutions(tmp_path / "n.onnx"), Measurement("cudla statistics", layers, 1), target=TARGET)
+    fitted = refit(convolutions(tmp_path / "n.onnx"), Measurement("cudla statistics", layers, 1), Build(TARGET))
     assert values(fitted) == pytest.approx({"mac_efficiency": 0.8, "gap_us": 0.9}, rel=1e-4)
     assert [row.measured_us for row in fitted.rows] == [14.4] * 5
     assert [row.after_us for row in fitted.rows] == pytest.approx([14.4] * 5, rel=1e-4)
@@ -115,7 +115,7 @@ def test_efficiency_and_gap_by_hand(tmp_path: Path) -> None:
 )
 def test_constants_of_a_real_network_come_back(name: str, constants: dict[str, float]) -> None:
     model = LIGHT / f"light_{name}.onnx"
-    fitted = refit(model, statistics(model, known(**constants)), target=TARGET)
+    fitted = refit(model, statistics(model, known(**constants)), Build(TARGET))
     found = values(fitted)
     assert {key: found[key] for key in constants} == pytest.approx(constants, rel=1e-3)
     assert found["gap_us"] == pytest.approx(0.9, rel=1e-6)
@@ -124,7 +124,7 @@ def test_constants_of_a_real_network_come_back(name: str, constants: dict[str, f
 
 def test_noise_moves_the_constants_no_farther_than_they_say() -> None:
     model = LIGHT / "light_inception_v2.onnx"
-    fitted = refit(model, statistics(model, known(**KNOWN), noise=0.05), target=TARGET)
+    fitted = refit(model, statistics(model, known(**KNOWN), noise=0.05), Build(TARGET))
     assert set(KNOWN) < set(values(fitted))
     for each in fitted.constants:
         if each.key in KNOWN:
@@ -138,7 +138,7 @@ def test_noise_moves_the_constants_no_farther_than_they_say() -> None:
 def test_fp16_convolutions_give_the_rate_of_their_engine(tmp_path: Path) -> None:
     model = convolutions(tmp_path / "n.onnx", number=6)
     measurement = statistics(model, known(rubik_fp16_ghz=1.2), precision="fp16")
-    fitted = refit(model, measurement, target=TARGET, precision="fp16")
+    fitted = refit(model, measurement, Build(TARGET, "fp16"))
     assert values(fitted)["rubik_fp16_ghz"] == pytest.approx(1.2, rel=0.01)
     assert "mac_efficiency" not in values(fitted)
 
@@ -146,7 +146,7 @@ def test_fp16_convolutions_give_the_rate_of_their_engine(tmp_path: Path) -> None
 def test_a_measurement_that_says_nothing_is_refused(tmp_path: Path) -> None:
     model = convolutions(tmp_path / "n.onnx", number=2)
     with pytest.raises(OrinportError, match="determines none of the constants") as caught:
-        refit(model, statistics(model, known(**KNOWN)), target=TARGET)
+        refit(model, statistics(model, known(**KNOWN)), Build(TARGET))
     assert "mac_efficiency: 2 of 2 measured times depend on it, 3 are needed" in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
 
@@ -154,7 +154,7 @@ def test_a_measurement_that_says_nothing_is_refused(tmp_path: Path) -> None:
 def test_a_board_faster_than_the_hardware_is_refused(tmp_path: Path) -> None:
     model = convolutions(tmp_path / "n.onnx")
     fast = statistics(model, known(mac_efficiency=2.0))
-    fitted = refit(model, fast, target=TARGET)
+    fitted = refit(model, fast, Build(TARGET))
     reasons = {each.name: each.reason for each in fitted.refused}
     assert "more than 1 is not possible: are the clocks right?" in reasons["orin-dla.mac_efficiency"]
 
@@ -177,7 +177,7 @@ def profile_of(model: Path, target: Target, gpu: Mapping[str, float]) -> Measure
 def test_a_profile_of_trtexec_gives_the_gpus_constants() -> None:
     model = LIGHT / "light_shufflenet.onnx"
     target = load_target(TARGET)
-    fitted = refit(model, profile_of(model, target, {"memory_efficiency": 0.4, "launch_us": 9.0}), target=target)
+    fitted = refit(model, profile_of(model, target, {"memory_efficiency": 0.4, "launch_us": 9.0}), Build(target))
     found = {each.key: each.after for each in fitted.constants if each.model == "orin-gpu"}
     assert found["launch_us"] == pytest.approx(9.0, rel=0.05)
     assert all(reason.reason for reason in fitted.refused)
@@ -188,7 +188,7 @@ def test_rows_that_two_lines_claim_are_left_out(tmp_path: Path) -> None:
     layers = statistics(model, known(**KNOWN)).layers
     other = (replace(layers[0], name="conv1 + conv2"), replace(layers[0], name="conv2 + conv3"))
     rows = (layers[0], *other, *layers[4:], replace(layers[0], name="?"))
-    fitted = refit(model, Measurement("cudla statistics", rows, 1), target=TARGET)
+    fitted = refit(model, Measurement("cudla statistics", rows, 1), Build(TARGET))
     assert {each.name: each.reason for each in fitted.left_out} == {
         "conv1 + conv2": "its layers are part of another row too",
         "conv2 + conv3": "its layers are part of another row too",
@@ -278,7 +278,7 @@ def test_a_board_faster_than_its_pipelines_names_the_clocks() -> None:
     model = LIGHT / "light_resnet50.onnx"
     layers = statistics(model, known(**KNOWN)).layers
     fast = tuple(replace(each, us=each.us / 100) for each in layers)
-    fitted = refit(model, Measurement("cudla statistics", fast, 1), target=TARGET)
+    fitted = refit(model, Measurement("cudla statistics", fast, 1), Build(TARGET))
     reasons = {each.name.partition(".")[2]: each.reason for each in fitted.refused}
     assert "are the clocks right?" in reasons["mac_efficiency"]
 

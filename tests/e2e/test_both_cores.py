@@ -13,7 +13,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import orinport
+from boards import write_program
 from orinport.cli import main
+from orinport.device.built import outdated_builds
+from orinport.device.measure import built_gpu_layers
 from orinport.errors import OrinportError
 from orinport.report.predict import predict_document, predict_text
 from values import HOSTILE
@@ -111,6 +114,101 @@ def test_every_part_is_a_bundle_for_its_device(tmp_path: Path) -> None:
     assert [line.split()[1] for line in script.splitlines() if line.startswith("sh ")] == [
         f"{part['folder']}/build.sh" for part in document["parts"]
     ]
+
+
+@pytest.fixture
+def trtexec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The stand-in for trtexec."""
+    for name in ("FAIL", "SLEEP"):
+        monkeypatch.delenv(name, raising=False)
+    program = write_program(tmp_path / "trtexec")
+    monkeypatch.setenv("TRTEXEC", str(program))
+    return program
+
+
+def test_build_builds_every_part(tmp_path: Path, trtexec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bundle = tmp_path / "b"
+    orinport.prepare(branches(), output=bundle, cores=2)
+    parts = json.loads((bundle / "parts.json").read_text())["parts"]
+    assert main(["build", str(bundle), "--quiet"]) == 0
+    out = capsys.readouterr().out
+    assert [line for line in out.splitlines() if line.startswith("== ")] == [
+        f"== {bundle}", *(f"== {bundle / part['folder']}" for part in parts)
+    ]  # fmt: skip
+    for part in parts:
+        assert (bundle / part["folder"] / "model.engine").is_file()
+        assert f"argument --useDLACore={part['core']}" in (bundle / part["folder"] / "build.log").read_text()
+    orinport.prepare(branches(size=32), output=bundle, cores=2, force=True)
+    assert bundle / "model.engine" in outdated_builds(bundle)
+    assert bundle / "parts/0-dla0/model.engine" in outdated_builds(bundle)
+
+
+def test_one_part_that_fails_does_not_keep_the_others(
+    tmp_path: Path, trtexec: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle = tmp_path / "b"
+    orinport.prepare(branches(), output=bundle, cores=2)
+    script = bundle / "parts/0-dla0/build.sh"
+    script.write_text(script.read_text().replace("set -eu", "set -eu; FAIL=1; export FAIL"))
+    assert main(["build", str(bundle), "--quiet"]) == 1
+    built = {path.parent.name for path in bundle.rglob("model.engine")}
+    assert "0-dla0" not in built
+    assert {bundle.name, "1-dla1"} <= built
+    assert "made no engine" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "document", ["{", "[]", '{"parts": [{"folder": "../x"}]}', '{"parts": [{"folder": "parts/nosuch"}]}']
+)
+def test_a_list_of_parts_that_is_none(
+    tmp_path: Path, trtexec: Path, capsys: pytest.CaptureFixture[str], document: str
+) -> None:
+    bundle = tmp_path / "b"
+    orinport.prepare(branches(depth=0), output=bundle)
+    (bundle / "parts.json").write_text(document)
+    assert main(["build", str(bundle)]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_profile_is_laid_beside_what_was_built(
+    tmp_path: Path, trtexec: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle = tmp_path / "b"
+    orinport.prepare(branches(erf=True), output=bundle, cores=2, keep={"a1": "gpu"})
+    layers = [{"name": "a1", "averageMs": 0.1, "timeMs": 1.0}]
+    (tmp_path / "p.json").write_text(json.dumps([{"count": 10}, *layers]))
+
+    def transitions(folder: Path) -> int:
+        assert main(["profile", str(folder), str(tmp_path / "p.json"), "-f", "json"]) in (0, 1)
+        out, err = capsys.readouterr()
+        assert ("its parts are bundles of their own" in err) is (folder == bundle)
+        return int(json.loads(out)["transitions"])
+
+    whole = transitions(bundle)
+    assert whole == json.loads((bundle / "report.json").read_text())["after"]["summary"]["transitions"] > 0
+    gpu = [part["folder"] for part in json.loads((bundle / "parts.json").read_text())["parts"] if part["core"] is None]
+    assert gpu
+    for folder in gpu:
+        assert transitions(bundle / folder) == 0
+    assert built_gpu_layers(bundle) == ("a1",)
+
+
+def test_run_takes_the_core_that_a_part_is_built_for(
+    tmp_path: Path, trtexec: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = tmp_path / "b"
+    orinport.prepare(branches(), output=bundle, cores=2)
+    assert main(["build", str(bundle), "--quiet"]) == 0
+    seen: list[int] = []
+
+    def backend(*_: object, dla_core: int, **__: object) -> None:
+        seen.append(dla_core)
+        raise OrinportError("enough")
+
+    monkeypatch.setattr("orinport.running.TensorRTBackend", backend)
+    for folder, options in (("parts/1-dla1", ()), ("parts/1-dla1", ("--dla-core", "0")), (".", ())):
+        assert main(["run", str(bundle / folder), *options]) == 2
+    assert seen == [1, 0, 0]
 
 
 def test_int8_parts_have_the_scales(tmp_path: Path) -> None:

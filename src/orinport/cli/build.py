@@ -48,11 +48,33 @@ def build(
 ) -> int:
     """Build a bundle with trtexec or TensorRT's Python package, here or on a board over ssh, and explain a failure.
 
+    The parts of a bundle (prepare --cores 2) are built too, one after the other.
     Exit status: 0 if the build made an engine or loadable (with --check: if the whole network builds), 1 if not, 2 if
     there is nothing to build with.
     """
     if check:
         return _check(bundle, host, arguments)
+    from orinport.device.board import part_folders
+    from orinport.report.style import clean
+
+    parts = part_folders(bundle)
+    status = 0
+    for folder in (bundle, *parts):
+        if parts:
+            sys.stdout.write(style().bold(f"== {clean(str(folder))}") + "\n")
+        status = max(status, _built(folder, host, arguments, scheduler, builder, quiet))
+    return status
+
+
+def _built(
+    bundle: Path,
+    host: tuple[str, ...],
+    arguments: tuple[str, ...],
+    scheduler: str,
+    builder: str,
+    quiet: bool,
+) -> int:
+    """Build one bundle, or one part of it; the exit status."""
     if len(host) > 1 or scheduler:
         return _on_boards(bundle, host, arguments, scheduler, quiet)
     from orinport.device.board import build_here, build_remotely

@@ -88,7 +88,12 @@ class BoardOptions:
             "onnxruntime: the ONNX file, on this machine's CPU; auto: what is there.",
         ),
     ] = "auto"
-    dla_core: Annotated[int, Parameter(name="--dla-core", help="DLA core that runs the engine or loadable.")] = 0
+    dla_core: Annotated[
+        int | None,
+        Parameter(
+            name="--dla-core", help="DLA core that runs the engine or loadable; a bundle's own by default, else 0."
+        ),
+    ] = None
     network: Annotated[
         Path | None, Parameter(name="--model", help="The ONNX file that the engine or loadable was built from.")
     ] = None

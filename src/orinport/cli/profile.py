@@ -81,8 +81,10 @@ def profile(
 
     Exit status: 0, 1 if trtexec failed or nothing in the measurement belongs to the model, 2 if a file is unusable.
     """
+    from orinport.device.board import parts_note
+    from orinport.device.measure import built_core, built_gpu_layers
     from orinport.device.measured import read_jtop, read_layer_nodes, read_measurement, read_tegrastats, read_times
-    from orinport.measuring import lay_beside
+    from orinport.measuring import Build, lay_beside
     from orinport.measuring import refit as fit
     from orinport.report.json import dumps
     from orinport.report.profile import profile_document, profile_text
@@ -100,15 +102,17 @@ def profile(
     medians = {} if subject.times is None else read_times(subject.times)
     clocks = {} if tegrastats is None else read_tegrastats(tegrastats)
     clocks |= {} if jtop is None else read_jtop(jtop)
-    options = {
-        "target": subject.target,
-        "precision": subject.precision,
-        "power_mode": power_mode,
-        "shapes": model_options.shapes or None,
-        "nodes": None if subject.layers is None else read_layer_nodes(subject.layers),
-    }
-    comparison = lay_beside(subject.model, measured, **options)  # type: ignore[arg-type]
-    fitted = None if refit is None else fit(subject.model, measured, **options)  # type: ignore[arg-type]
+    build = Build(
+        subject.target,
+        subject.precision,
+        power_mode,
+        model_options.shapes or None,
+        None if subject.layers is None else read_layer_nodes(subject.layers),
+        dla=not model.is_dir() or built_core(model) is not None,
+        gpu_layers=built_gpu_layers(model) if model.is_dir() else (),
+    )
+    comparison = lay_beside(subject.model, measured, build)
+    fitted = None if refit is None else fit(subject.model, measured, build)
     if format == "json":
         document = profile_document(comparison, medians, clocks)
         text = dumps(document if fitted is None else {**document, "refit": refit_document(fitted)})
@@ -117,6 +121,8 @@ def profile(
         text += "" if fitted is None else refit_text(fitted, style())
     if refit is not None and fitted is not None:
         _write_profile(refit, fitted, subject.measurement)
+    if model.is_dir() and (note := parts_note(model)):
+        sys.stderr.write(f"{note}\n")
     emit(text, output, *inputs)
     return 0 if comparison.rows else 1
 

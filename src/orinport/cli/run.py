@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -79,6 +80,7 @@ def run(
     Inputs have the shapes of the original network; a bundle knows its formats, scales and moved edges. Every output is
     compared with ONNX Runtime. Exit status: 0, 1 if an output is too far from it, 2 if something is missing or unfit.
     """
+    from orinport.device.board import parts_note
     from orinport.report.json import dumps
     from orinport.report.run import run_document, run_text
     from orinport.running import RunOptions, run_network
@@ -106,6 +108,8 @@ def run(
     )
     report = run_network(network, options, progress=progress)
     progress("")
+    if network.is_dir() and (note := parts_note(network)):
+        sys.stderr.write(f"{note}\n")
     text = dumps(run_document(report)) if format == "json" else run_text(report, style())
     emit(text, output, network, board.network, board.scales, compare.reference)
     return 0 if report.good else 1

@@ -15,12 +15,22 @@ from orinport.device.built import BOARDS, PRODUCTS, RECORD, build_inputs, record
 from orinport.device.process import make_folder, run_logged
 from orinport.device.remote import fetch, pipe, remote_folder, run_remotely, send_file
 from orinport.errors import OrinportError
+from orinport.files import decode_json, read_bounded
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["BuildResult", "board_folders", "build_here", "build_remotely", "find_trtexec", "require_bundle"]
+__all__ = [
+    "BuildResult",
+    "board_folders",
+    "build_here",
+    "build_remotely",
+    "find_trtexec",
+    "part_folders",
+    "parts_note",
+    "require_bundle",
+]
 
 LOG = "build.log"
 BESIDE = ("timing.cache", "layers.json")
@@ -46,6 +56,33 @@ def require_bundle(folder: Path) -> None:
     for name in ("model.onnx", "build.sh"):
         if not (folder / name).is_file():
             raise OrinportError(f"{str(folder)!r} holds no bundle: {name} is missing.", "orinport prepare writes one.")
+
+
+def part_folders(folder: Path) -> tuple[Path, ...]:
+    """The folders of a bundle's parts, in the order in which they run. Raises OrinportError if one is no bundle."""
+    path = folder / "parts.json"
+    if not path.is_file():
+        return ()
+    try:
+        names = [str(part["folder"]) for part in decode_json(read_bounded(path))["parts"]]
+    except OSError as error:
+        raise OrinportError(f"{str(path)!r} cannot be read: {error.strerror}.") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise OrinportError(f"{str(path)!r} does not name a bundle's parts.") from error
+    for name in names:
+        if not re.fullmatch(r"parts/[\w-]+", name):
+            raise OrinportError(f"{str(path)!r} does not name a bundle's parts: {name!r}.")
+        require_bundle(folder / name)
+    return tuple(folder / name for name in names)
+
+
+def parts_note(folder: Path) -> str:
+    """That a bundle also holds the network in parts, which are not what its own engine is; empty without parts."""
+    parts = part_folders(folder)
+    if not parts:
+        return ""
+    shown = ", ".join(str(part) for part in parts)
+    return f"this is the network as one engine; its parts are bundles of their own: {shown}"
 
 
 def board_folders(folder: Path, hosts: Sequence[str]) -> dict[str, Path]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from orinport.device.board import find_trtexec
 from orinport.device.process import make_folder, run_logged
 from orinport.device.remote import fetch, remote_folder, run_remotely, send_file
+from orinport.device.tensorrt_request import bundle_arguments
 from orinport.device.trtexec import has_option
 from orinport.errors import OrinportError
 from orinport.files import read_bounded
@@ -22,7 +23,15 @@ if TYPE_CHECKING:
 
     from orinport.targets.version import Version
 
-__all__ = ["ENGINE", "Measured", "built_core", "measure_arguments", "measure_here", "measure_remotely"]
+__all__ = [
+    "ENGINE",
+    "Measured",
+    "built_core",
+    "built_gpu_layers",
+    "measure_arguments",
+    "measure_here",
+    "measure_remotely",
+]
 
 ENGINE = "model.engine"
 LOG = "profile.log"
@@ -52,6 +61,17 @@ def built_core(folder: Path) -> int | None:
         return 0
     found = re.search(r"--useDLACore=(\d+)", text)
     return int(found.group(1)) if found else None
+
+
+def built_gpu_layers(folder: Path) -> tuple[str, ...]:
+    """Layers that the bundle's build.sh moves to the GPU; none if it is not as `prepare` wrote it."""
+    try:
+        arguments = bundle_arguments(folder)
+    except OrinportError:
+        return ()
+    option = "--layerDeviceTypes="
+    devices = next((word.removeprefix(option) for word in arguments if word.startswith(option)), "")
+    return tuple(entry.removesuffix(":GPU") for entry in devices.split(",") if entry.endswith(":GPU"))
 
 
 def measure_arguments(version: Version, dla_core: int | None = 0) -> list[str]:
