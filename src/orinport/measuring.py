@@ -43,6 +43,8 @@ _FROM_PROFILE = {
 }
 _UNKNOWN_SHARE = 0.1
 """Part of a row's predicted time that layers without a model may have."""
+_LEAST_MET = 0.5
+"""Part of the measured time that has to lie in the bands after a fit."""
 _FEWEST_GAPS = 3
 _WIDEST_GAP = 0.15
 
@@ -76,6 +78,8 @@ class FittedRow:
     measured_us: float
     before_us: float
     after_us: float
+    met: bool
+    """The measured time lies in the band of the prediction after the fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,17 @@ class Refit:
         """Mean and largest relative error of the rows, before or after the fit; zeros without rows."""
         found = [abs((row.after_us if after else row.before_us) / row.measured_us - 1) for row in self.rows]
         return (sum(found) / len(found), max(found)) if found else (0.0, 0.0)
+
+    @property
+    def met(self) -> float:
+        """Part of the measured time whose rows lie in the predictions' bands after the fit; 0 without rows."""
+        total = sum(row.measured_us for row in self.rows)
+        return sum(row.measured_us for row in self.rows if row.met) / total if total else 0.0
+
+    @property
+    def holds(self) -> bool:
+        """Predictions with the fitted constants meet most of what they were fitted to."""
+        return self.met >= _LEAST_MET
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,14 +212,14 @@ def refit(model: Any, measurement: Measurement, build: Build) -> Refit:
             f"The measurement determines none of the constants ({reasons}).",
             "Layer statistics of a network with many layers on the DLA say most.",
         )
-    before, after = times({}), times(found.values)
+    before, after = times({}), placed.beside(measurement.source, _with(constants, found.values))
     return Refit(
         placed.name,
         placed.target,
         measurement.source,
         tuple(each for key, found in determined.items() for each in _fitted(constants, key, found)),
         tuple(Refused(key, reason) for key, reason in refused.items()),
-        tuple(FittedRow(row.name, row.measured_us, *us) for row, *us in zip(used, before, after, strict=True)),
+        tuple(_fitted_row(row, us, after) for row, us in zip(used, before, strict=True)),
         tuple(left_out),
     )
 
@@ -229,6 +244,16 @@ def _fitted(constants: Mapping[str, Constants], key: str, found: Determined) -> 
         )
         for each in keys
     ]
+
+
+def _fitted_row(row: ComparedRow, before_us: float, after: Prediction) -> FittedRow:
+    us, low, high = _time(row, after), 0.0, 0.0
+    for part in (after.regions[number] for number in row.regions):
+        low, high = low + part.band.low, high + part.band.high
+    if not row.regions:
+        bands = [after.layers[number].band for number in row.numbers]
+        low, high = sum(band.low for band in bands), sum(band.high for band in bands)
+    return FittedRow(row.name, row.measured_us, before_us, us, low <= row.measured_us <= high)
 
 
 def _time(row: ComparedRow, prediction: Prediction) -> float:

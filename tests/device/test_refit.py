@@ -99,6 +99,7 @@ def test_efficiency_and_gap_by_hand(tmp_path: Path) -> None:
     assert [row.measured_us for row in fitted.rows] == [14.4] * 5
     assert [row.after_us for row in fitted.rows] == pytest.approx([14.4] * 5, rel=1e-4)
     assert fitted.errors(after=True) == pytest.approx((0, 0), abs=1e-4)
+    assert (fitted.met, fitted.holds) == (1.0, True)
     refused = {each.name.partition(".")[2]: each.reason for each in fitted.refused}
     assert refused["dram_gbps"].startswith("0 of 5 measured times depend on it")
     assert refused["rubik_fp16_ghz"].startswith("0 of 5")
@@ -266,6 +267,30 @@ def test_nothing_is_written_where_nothing_is_found_and_no_input_is_touched(
     given.write_text(f'target = "{TARGET}"\n[orin-dla.gap_us]\nvalue = 1\n')
     assert main(["profile", str(model), str(measured), "-t", str(given), "--refit", str(given)]) == 2
     assert "never changed" in capsys.readouterr().err
+
+
+def test_a_profile_that_does_not_meet_its_measurement_is_not_written_unasked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another clock than that of the power mode: only the gap is determined, and no row is met."""
+    model = convolutions(tmp_path / "n.onnx")
+    fast = tuple(
+        MeasuredLayer(f"conv{i}", 1.0, start, start + 1.0) for i, start in enumerate(4.6 + 1.9 * i for i in range(5))
+    )
+    measured = write_statistics(tmp_path / "s.csv", Measurement("cudla statistics", fast, 1))
+    own = tmp_path / "own.toml"
+    arguments = ["profile", str(model), str(measured), "-t", TARGET, "--refit", str(own)]
+    assert main(arguments) == 1
+    out, err = capsys.readouterr()
+    assert "0 % of the measured time lie in the bands" in out
+    assert "no profile is written: with these constants 100 % of the measured time" in err
+    assert not own.exists()
+    assert main([*arguments, "-f", "json"]) == 1
+    document = json.loads(capsys.readouterr().out)["refit"]
+    assert (document["met"], document["holds"]) == (0.0, False)
+    assert main([*arguments, "--refit-anyway"]) == 0
+    assert "NOT TO BE RELIED ON" in own.read_text()
+    assert load_target(str(own)).profile is not None
 
 
 def test_constants_that_ship_are_not_touched(tmp_path: Path) -> None:

@@ -72,6 +72,9 @@ def profile(
             help="Fit the prediction's constants to the measurement, and write a profile (.toml) that is a target."
         ),
     ] = None,
+    refit_anyway: Annotated[
+        bool, Parameter(negative="", help="Write the profile of --refit also where it does not meet the measurement.")
+    ] = False,
     rows: Annotated[int, Parameter(help="Layers in the table.")] = 40,
     quiet: Annotated[bool, Parameter(negative="", help="Do not show trtexec's output; it is in profile.log.")] = False,
     format: TextFormat = "text",
@@ -79,7 +82,8 @@ def profile(
 ) -> int:
     """Lay what a board measured beside the prediction: time, achieved utilisation and GB/s of every layer and region.
 
-    Exit status: 0, 1 if trtexec failed or nothing in the measurement belongs to the model, 2 if a file is unusable.
+    Exit status: 0, 1 if trtexec failed, nothing in the measurement belongs to the model or --refit does not meet it, 2
+    if a file is unusable.
     """
     from orinport.device.board import parts_note
     from orinport.device.measure import built_core, built_gpu_layers
@@ -119,12 +123,15 @@ def profile(
     else:
         text = profile_text(comparison, medians, clocks, style(), rows=rows)
         text += "" if fitted is None else refit_text(fitted, style())
-    if refit is not None and fitted is not None:
+    kept = fitted is None or fitted.holds or refit_anyway
+    if refit is not None and fitted is not None and kept:
         _write_profile(refit, fitted, subject.measurement)
     if model.is_dir() and (note := parts_note(model)):
         sys.stderr.write(f"{note}\n")
     emit(text, output, *inputs)
-    return 0 if comparison.rows else 1
+    if fitted is not None and not kept:
+        _explain_misfit(fitted)
+    return 0 if comparison.rows and kept else 1
 
 
 def _subject(
@@ -205,3 +212,11 @@ def _write_profile(path: Path, fitted: Refit, measurement: Path) -> None:
 
     emit(refit_toml(fitted, measurement.name), path)
     sys.stderr.write(f"{path}: a target for the other commands, for instance orinport predict -t {path}\n")
+
+
+def _explain_misfit(fitted: Refit) -> None:
+    sys.stderr.write(
+        f"no profile is written: with these constants {100 * (1 - fitted.met):.0f} % of the measured time that could be"
+        " used lie outside the bands of the predictions; are network, precision and clocks"
+        f" ({fitted.target.power_mode.name}) those of the measurement? --refit-anyway writes it all the same\n"
+    )

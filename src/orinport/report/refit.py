@@ -37,6 +37,8 @@ def refit_document(refit: Refit) -> dict[str, Any]:
             "before": {"mean": mean_before, "worst": worst_before},
             "after": {"mean": mean_after, "worst": worst_after},
         },
+        "met": refit.met,
+        "holds": refit.holds,
         "rows": [
             {
                 "name": row.name,
@@ -59,7 +61,8 @@ def refit_text(refit: Refit, style: Style = PLAIN) -> str:
     if refit.rows:
         lines += [
             f"predicted times off by {100 * mean_before:.1f} % on average, {100 * worst_before:.1f} % at most before,"
-            f" by {100 * mean_after:.1f} %, {100 * worst_after:.1f} % after; worst met:",
+            f" by {100 * mean_after:.1f} %, {100 * worst_after:.1f} % after; {100 * refit.met:.0f} % of the measured"
+            " time lie in the bands of the predictions then; worst met:",
         ]
     worst = sorted(refit.rows, key=lambda row: -abs(row.after_us / row.measured_us - 1))
     lines += [
@@ -89,9 +92,13 @@ def _short(model: str, key: str) -> str:
 def refit_toml(refit: Refit, measurement: str) -> str:
     """The user's own profile. `measurement` is the name of the file that it was fitted to."""
     mean, worst = refit.errors(after=True)
+    warning = (
+        "# NOT TO BE RELIED ON: most of the measured time lies outside the bands of predictions with these constants."
+    )
     lines = [
         "# A profile of orinport: constants of the prediction, fitted to one board's measurement. Every command takes",
         "# this file's path where it takes a target.",
+        *([] if refit.holds else [warning]),
         f"target = {_quoted(refit.target.name)}",
         f"power_mode = {_quoted(refit.target.power_mode.name)}",
         "",
@@ -101,6 +108,7 @@ def refit_toml(refit: Refit, measurement: str) -> str:
         f"rows = {len(refit.rows)}",
         f"mean_error = {mean:.4g}",
         f"worst_error = {worst:.4g}",
+        f"met = {refit.met:.4g}",
         f"left_out = {len(refit.left_out)}",
     ]
     own = refit.target.profile.constants if refit.target.profile is not None else {}
