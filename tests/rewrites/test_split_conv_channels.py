@@ -34,7 +34,7 @@ def generate(draw: Draw) -> Pattern:
 
 @pytest.mark.parametrize(
     "seeds",
-    [pytest.param(range(8), id="quick"), pytest.param(range(8, 212), id="bulk", marks=pytest.mark.slow)],
+    [pytest.param(range(8), id="quick"), pytest.param(range(8, 208), id="bulk", marks=pytest.mark.slow)],
 )
 def test_equal(seeds: Sequence[int]) -> None:
     check_rewrite(REWRITE, generate, seeds)

@@ -50,16 +50,23 @@ def drawn(draw: Draw, size: int) -> range:
     return range(first, draw.integer(first + 1, size), step)
 
 
+def part_of(draw: Draw, size: int, least: int = 1) -> range:
+    """Mostly elements that are not all of them in order, at least so many."""
+    parts = [drawn(draw, size) for _ in range(8)]
+    fit = [part for part in parts if part != range(size) and len(part) >= least]
+    return parts[0] if not fit or draw.chance(0.1) else fit[0]
+
+
 def generate_slices(draw: Draw) -> Pattern:
     shape = list(draw.shape(draw.choose([2, 3, 4]), 1, 4))
     axis = draw.integer(0, len(shape) - 1)
     shape[axis] = draw.integer(3, 8)
     constants: dict[str, np.ndarray] = {}
-    first = drawn(draw, shape[axis])
+    first = part_of(draw, shape[axis], 2)
     nodes = [sliced("x", "a", axis, first, shape[axis], constants)]
     outputs = []
     for index in range(draw.integer(1, 3)):
-        part = drawn(draw, len(first))
+        part = part_of(draw, len(first))
         nodes.append(sliced("a", f"y{index}", axis, part, len(first), constants))
         outputs.append(f"y{index}")
     return Pattern(nodes, {"x": tuple(shape)}, outputs, constants, draw.opset(10), applies=None)
@@ -69,7 +76,10 @@ def generate_reshapes(draw: Draw) -> Pattern:
     large, places = draw.integer(2, 5), [1, 2, 3]
     before, after = [draw.integer(1, 2), 1, 1, 1], [1, 1, 1, 1]
     after[0] = before[0]
-    before[draw.choose(places)] = after[draw.choose(places)] = large
+    place = draw.choose(places)
+    before[place] = after[place if draw.chance(0.1) else draw.choose([each for each in places if each != place])] = (
+        large
+    )
     constants = {"s": np.asarray(after), "o": np.asarray(before)}
     inputs: dict[str, Any] = {"x": tuple(before)}
     applies = before != after
@@ -81,7 +91,7 @@ def generate_reshapes(draw: Draw) -> Pattern:
             inputs.pop("z")
     else:
         taken = before.index(large, 1)
-        part = range(draw.integer(1, large))
+        part = range(1 if draw.chance(0.1) else draw.integer(2, large))
         nodes = [sliced("x", "c", taken, part, large, constants)]
         small = [size if place == 0 or size == 1 else len(part) for place, size in enumerate(after)]
         constants["s"] = np.asarray(small)

@@ -32,6 +32,7 @@ __all__ = [
     "linear_behind",
     "moves_to",
     "reshape_to",
+    "same_rows",
     "same_tensor",
 ]
 
@@ -165,15 +166,27 @@ def same_tensor(first: ir.Value, second: ir.Value, context: RewriteContext) -> b
     return shape is not None and shape == _dims(second) and _origin(first, context)[0] is _origin(second, context)[0]
 
 
+def same_rows(first: ir.Value, second: ir.Value, context: RewriteContext) -> bool:
+    """Whether both hold the same rows in whatever shape: one value, or reshapes of one that keep the last dimension."""
+    if first is second:
+        return True
+    if first.shape is None or second.shape is None or not len(first.shape) or not len(second.shape):
+        return False
+    last = first.shape[-1]
+    return (
+        isinstance(last, int) and last == second.shape[-1] and _origin(first, context)[0] is _origin(second, context)[0]
+    )
+
+
 def moves_to(sources: Sequence[ir.Value], context: RewriteContext) -> tuple[ir.Node, ...]:
-    """The reshapes that make equal `sources` from one tensor; none if they are one value."""
+    """The reshapes that make `sources` from one tensor; none if they are one value."""
     if all(source is sources[0] for source in sources):
         return ()
     return tuple(dict.fromkeys(node for source in sources for node in _origin(source, context)[1]))
 
 
 def common_source(builder: Builder, sources: Sequence[ir.Value]) -> ir.Value:
-    """A value that is equal to each of `sources`, which are one value or equal reshapes of one tensor."""
+    """A value with the rows of each of `sources`, which are one value or reshapes of one, in the shape of the first."""
     if not moves_to(sources, builder.context):
         return sources[0]
     origin = _origin(sources[0], builder.context)[0]
@@ -194,7 +207,7 @@ def _origin(value: ir.Value, context: RewriteContext) -> tuple[ir.Value, tuple[i
 
 
 def build_linear(builder: Builder, parts: Sequence[Linear]) -> ir.Value:
-    """`parts`, which read the same tensor, as one layer: their columns side by side. Only new constants are made."""
+    """`parts`, which read the same rows, as one layer: their columns side by side. Only new constants are made."""
     context = builder.context
     source = common_source(builder, [part.source for part in parts])
     weights = np.concatenate([part.weights(context) for part in parts], axis=1)

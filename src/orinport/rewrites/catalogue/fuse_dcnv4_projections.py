@@ -40,7 +40,7 @@ from orinport.rewrites.catalogue._linear import (
     build_linear,
     moves_to,
     reshape_to,
-    same_tensor,
+    same_rows,
 )
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 
@@ -86,7 +86,7 @@ class FuseDCNv4Projections(Rewrite):
             if isinstance(each, Refusal):
                 return each
         first, second = (each for each in branches if isinstance(each, Branch))
-        if not same_tensor(first.linear.source, second.linear.source, context):
+        if not same_rows(first.linear.source, second.linear.source, context):
             return Refusal(_why_different(second.linear.source, context))
         if context.dtype(first.linear.weight) != context.dtype(second.linear.weight):
             return Refusal("the two projections have weights of different types")
