@@ -9,10 +9,13 @@ import pytest
 
 from builders import network, node
 from orinport.rewrites.catalogue.merge_equal_nodes import REWRITE
+from orinport.rewrites.context import RewriteContext
 from rewrites.harness import SEEDS, Draw, Pattern, apply_to, check_rewrite
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import onnx_ir as ir
 
 
 def generate(draw: Draw) -> Pattern:
@@ -58,4 +61,46 @@ def test_different_operand_order_stays_two() -> None:
 def test_two_outputs_of_the_network_stay_two() -> None:
     nodes = [node("Relu", ["x"], "y"), node("Relu", ["x"], "z")]
     _, log = apply_to(network(nodes, {"x": (3, 3)}, ["y", "z"]), REWRITE)
+    assert not log.applied
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_many_readers_of_one_value_are_not_compared_pair_by_pair(monkeypatch: pytest.MonkeyPatch, scaled: bool) -> None:
+    looked: list[object] = []
+    consumers = RewriteContext.consumers
+
+    def counted(self: RewriteContext, value: ir.Value) -> tuple[ir.Node, ...]:
+        looked.append(value)
+        return consumers(self, value)
+
+    monkeypatch.setattr(RewriteContext, "consumers", counted)
+    names = [f"y{i}" for i in range(500)]
+    constants = {f"k{i}": np.asarray(i + 0.5, np.float32) for i in range(len(names))} if scaled else {}
+    nodes = [node("Mul", ["x", f"k{i}"], y) if scaled else node("Relu", ["x"], y) for i, y in enumerate(names)]
+    _, log = apply_to(network(nodes, {"x": (3, 3)}, names, constants), REWRITE)
+    assert not log.applied
+    assert len(looked) < 10
+
+
+def test_a_merge_makes_the_next_one_possible() -> None:
+    nodes = [
+        *(node("Relu", ["x"], f"r{i}") for i in range(3)),
+        *(node("Mul", [f"r{i}", "k"], f"m{i}") for i in range(3)),
+        *(node("Neg", [f"m{i}"], f"y{i}") for i in range(3)),
+    ]
+    constants = {"k": np.asarray(2, np.float32)}
+    model, log = apply_to(network(nodes, {"x": (3, 3)}, ["y0", "y1", "y2"], constants), REWRITE)
+    assert len(log.applied) == 4
+    assert [each.op_type for each in model.graph] == ["Relu", "Mul", "Neg", "Neg", "Neg"]
+
+
+def test_zeros_of_both_signs_stay_two() -> None:
+    constants = {"p": np.asarray(0.0, np.float32), "n": np.asarray(-0.0, np.float32)}
+    nodes = [
+        node("Mul", ["x", "p"], "a"),
+        node("Mul", ["x", "n"], "b"),
+        node("Neg", ["a"], "y"),
+        node("Neg", ["b"], "z"),
+    ]
+    _, log = apply_to(network(nodes, {"x": (3, 3)}, ["y", "z"], constants), REWRITE)
     assert not log.applied

@@ -69,6 +69,10 @@ class RewriteContext:
         self.cost = cost or CostLimit()
         self.assumed_opset: int | None = None
         """Set while nodes for another opset than the network's are built."""
+        self.changes = 0
+        """How often the graph has changed: what a rewrite has looked up in it holds until the next change."""
+        self.memo: dict[Any, Any] = {}
+        """What rewrites have looked up, by keys that begin with the rewrite's name."""
 
     @property
     def opset(self) -> int:

@@ -22,9 +22,8 @@ ONNX operator specification: nodes without state give equal results for equal op
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import onnx_ir as ir
 
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
@@ -37,8 +36,18 @@ if TYPE_CHECKING:
 
 __all__ = ["REWRITE", "MergeEqualNodes"]
 
+Signature = tuple[Any, ...]
+
 _ELEMENTS = 1024
 """Constants up to this size are compared by content."""
+_COMPARED = (
+    ir.AttributeType.FLOAT,
+    ir.AttributeType.INT,
+    ir.AttributeType.STRING,
+    ir.AttributeType.FLOATS,
+    ir.AttributeType.INTS,
+    ir.AttributeType.STRINGS,
+)
 
 
 class MergeEqualNodes(Rewrite):
@@ -57,9 +66,7 @@ class MergeEqualNodes(Rewrite):
         first = next((value for value in node.inputs if value is not None and not context.is_constant(value)), None)
         if first is None or len(node.outputs) > 1:
             return None
-        for other in context.consumers(first):
-            if other is node or other.graph is not context.graph or not _equal(node, other, context):
-                continue
+        for other in _twins(node, first, context):
             one, two = sorted((node.outputs[0], other.outputs[0]), key=context.is_output)
             if not context.is_output(one):  # the last keeps its name
                 return Match((node, other), (one, two))
@@ -71,26 +78,50 @@ class MergeEqualNodes(Rewrite):
         return (merged, merged)
 
 
-def _equal(node: ir.Node, other: ir.Node, context: RewriteContext) -> bool:
-    if node.op_type != other.op_type or node.domain != other.domain or len(other.outputs) > 1:
-        return False
-    if len(node.inputs) != len(other.inputs) or node.attributes.keys() != other.attributes.keys():
-        return False
-    if any(node.attributes[name].value != other.attributes[name].value for name in node.attributes):
-        return False
-    if any(attribute.type == ir.AttributeType.TENSOR for attribute in node.attributes.values()):
-        return False
-    return all(_same(mine, its, context) for mine, its in zip(node.inputs, other.inputs, strict=True))
+def _twins(node: ir.Node, first: ir.Value, context: RewriteContext) -> list[ir.Node]:
+    """Other nodes that read `first` and are equal to `node`: none if all are outputs of the network, as `node` is."""
+    key = (REWRITE.name, first)
+    groups: dict[Signature, tuple[list[ir.Node], list[ir.Node]]]
+    changes, groups = context.memo.get(key, (-1, {}))
+    if changes != context.changes:
+        groups = {}
+        for consumer in context.consumers(first):
+            if consumer.graph is context.graph and len(consumer.outputs) == 1:
+                inside, outputs = groups.setdefault(_signature(consumer, context), ([], []))
+                (outputs if context.is_output(consumer.outputs[0]) else inside).append(consumer)
+        context.memo[key] = (context.changes, groups)
+    inside, outputs = groups.get(_signature(node, context), ([], []))
+    if context.is_output(node.outputs[0]):
+        return inside
+    return [*(other for other in inside[:2] if other is not node), *outputs[:1]]
 
 
-def _same(first: ir.Value | None, second: ir.Value | None, context: RewriteContext) -> bool:
-    if first is second:
-        return True
-    one, two = context.constant_tensor(first), context.constant_tensor(second)
-    if one is None or two is None or one.dtype != two.dtype or one.size > _ELEMENTS or one.size != two.size:
-        return False
-    a, b = one.numpy(), two.numpy()
-    return a.shape == b.shape and np.array_equal(a.view(np.uint8) if a.ndim else a, b.view(np.uint8) if b.ndim else b)
+def _signature(node: ir.Node, context: RewriteContext) -> Signature:
+    """What equal nodes have in common. A node's operator and attributes never change, its inputs may."""
+    key = (REWRITE.name, node)
+    inputs, signature = context.memo.get(key, (None, None))
+    if signature is None or inputs != node.inputs:
+        attributes = [(name, each.type, each.value) for name, each in sorted(node.attributes.items())]
+        known = all(kind in _COMPARED for _, kind, _ in attributes)
+        operands = tuple(_operand(value, context) for value in node.inputs)
+        own: Signature = (
+            node.domain,
+            node.op_type,
+            tuple((name, kind, tuple(v) if isinstance(v, list) else v) for name, kind, v in attributes),
+            operands,
+        )
+        signature = own if known else (node,)
+        context.memo[key] = (node.inputs, signature)
+    found: Signature = signature
+    return found
+
+
+def _operand(value: ir.Value | None, context: RewriteContext) -> Signature:
+    """The value itself, or the content of a small constant."""
+    tensor = context.constant_tensor(value)
+    if tensor is None or tensor.size > _ELEMENTS:
+        return (value,)
+    return (tensor.dtype, tuple(tensor.shape), tensor.numpy().tobytes())
 
 
 REWRITE = MergeEqualNodes()
