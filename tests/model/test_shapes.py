@@ -211,3 +211,22 @@ def test_dimensions_named_with_a_question_mark_are_not_one_symbol() -> None:
     )
     model = load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), shapes="x:1x3x48x192")
     assert model.outputs[0].shape == (1, 3, 48, 192)
+
+
+def test_a_dimension_of_0_is_called_what_it_is() -> None:
+    proto = network([node("Relu", ["x"], "y")], {"x": [0, 16, 8]}, ["y"])
+    with pytest.raises(OrinportError) as caught:
+        load(proto)
+    assert caught.value.message.startswith("The input 'x' has the shape 0x16x8: with a dimension of 0 it holds nothing")
+    assert caught.value.hint.endswith("--shapes x:1x16x8.")
+    assert load(proto, shapes="x:2x16x8").inputs[0].shape == (2, 16, 8)
+
+
+def test_a_dimension_that_says_nothing_is_dynamic() -> None:
+    proto = network([node("Relu", ["x"], "y")], {"x": [1, 16, 8]}, ["y"])
+    for dim in (-1, None):
+        proto.graph.input[0].type.tensor_type.shape.dim[1].Clear()
+        if dim is not None:
+            proto.graph.input[0].type.tensor_type.shape.dim[1].dim_value = dim
+        with pytest.raises(OrinportError, match=r"dynamic shape 1x\?x8"):
+            load(proto)

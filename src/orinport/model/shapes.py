@@ -77,8 +77,8 @@ def _entries(text: str) -> list[tuple[str, tuple[int, ...]]]:
 def apply_shapes(inputs: Sequence[onnx.ValueInfoProto], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
     """Make every dimension of `inputs` concrete, in place; return the values of the named dimensions.
 
-    A named dimension that one input fixes is fixed for the others too. Dimensions of 0 or below count as
-    dynamic. Raises OrinportError if a dimension stays dynamic or a given shape does not fit.
+    A named dimension that one input fixes is fixed for the others too. Dimensions of 0 or below have to be given
+    like dynamic ones. Raises OrinportError if a dimension stays dynamic or a given shape does not fit.
     """
     names = [info.name for info in inputs]
     for name in shapes:
@@ -133,10 +133,21 @@ def _fill(info: onnx.ValueInfoProto, symbols: Mapping[str, int]) -> None:
             dim.dim_value = symbols[dim.dim_param]
     if not tensor.HasField("shape") or any(dim.dim_value <= 0 for dim in tensor.shape.dim):
         example = "x".join(str(d.dim_value) if d.dim_value > 0 else "1" for d in tensor.shape.dim) or "1x3x224x224"
+        hint = f"Give it with --shapes, for example --shapes {_argument(f'{info.name}:{example}')}."
+        if any(_is_empty(dim) for dim in tensor.shape.dim):
+            raise OrinportError(
+                f"The input {quote(info.name)} has the shape {declared}: with a dimension of 0 it holds nothing, unless"
+                " its exporter wrote 0 for a dynamic one.",
+                hint,
+            )
         raise OrinportError(
-            f"The input {quote(info.name)} has the dynamic shape {declared}, and the DLA needs fixed ones.",
-            f"Give it with --shapes, for example --shapes {_argument(f'{info.name}:{example}')}.",
+            f"The input {quote(info.name)} has the dynamic shape {declared}, and the DLA needs fixed ones.", hint
         )
+
+
+def _is_empty(dim: onnx.TensorShapeProto.Dimension) -> bool:
+    """A dimension that says 0, not one that says nothing."""
+    return bool(dim.WhichOneof("value") == "dim_value" and dim.dim_value == 0)
 
 
 def _argument(text: str) -> str:
@@ -148,9 +159,10 @@ def _declared(info: onnx.ValueInfoProto) -> str:
     tensor = info.type.tensor_type
     if not tensor.HasField("shape"):
         return "(unknown rank)"
-    return (
-        "x".join(d.dim_param[:40] or (str(d.dim_value) if d.dim_value > 0 else "?") for d in tensor.shape.dim) or "()"
+    shown = (
+        d.dim_param[:40] or (str(d.dim_value) if d.dim_value > 0 or _is_empty(d) else "?") for d in tensor.shape.dim
     )
+    return "x".join(shown) or "()"
 
 
 def _shown(dims: Iterable[int]) -> str:
