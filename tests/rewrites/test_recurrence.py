@@ -13,12 +13,17 @@ from onnx.reference import ReferenceEvaluator
 
 import orinport
 from builders import network, node, run_onnx
+from orinport.checking import as_precision, as_target, check_model
+from orinport.model.layer import LayerKind
 from orinport.model.load import load
+from orinport.pipeline import rewrite_for
 from orinport.precision.half import to_half
+from orinport.predict.macs import layer_macs
 from orinport.rewrites.catalogue.gru_to_conv import REWRITE as GRU
 from orinport.rewrites.catalogue.lstm_to_conv import REWRITE as LSTM
 from orinport.rewrites.catalogue.rnn_to_conv import REWRITE as RNN
 from orinport.rewrites.context import CostLimit
+from orinport.rules.finding import Verdict
 from rewrites.harness import SEEDS, Draw, Pattern, apply_to, check_refused, check_rewrite
 
 if TYPE_CHECKING:
@@ -164,6 +169,34 @@ def test_infinities_and_nan_stay_where_the_definition_has_them(kind: str, seed: 
         for want, have in zip(expected, found, strict=True):
             assert np.array_equal(np.isnan(want), np.isnan(have))
             np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
+
+
+# ---------------------------------------------------------------------------------------------- where it goes
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("steps", [1, 2, 5])
+@pytest.mark.parametrize("images", [1, 2])
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+def test_all_products_go_to_the_dla(kind: str, steps: int, images: int, direction: str) -> None:
+    """Sequence and state both leave the network; a joint that the DLA may not take keeps no product off it."""
+    hidden, inputs, sides = 16, 8, 1 + (direction == "bidirectional")
+    rng = np.random.default_rng(0)
+    rows = {"RNN": 1, "GRU": 3, "LSTM": 4}[kind] * hidden
+    constants = {
+        "W": rng.standard_normal((sides, rows, inputs)).astype(np.float32),
+        "R": rng.standard_normal((sides, rows, hidden)).astype(np.float32),
+    }
+    options = {"linear_before_reset": 1} if kind == "GRU" else {}
+    call = node(kind, ["x", *constants], ["y", "y_h"], hidden_size=hidden, direction=direction, **options)
+    model = load(network([call], {"x": (steps, images, inputs)}, ["y", "y_h"], constants))
+    target, precision = as_target("orin-agx-64gb/jp6.2"), as_precision("fp16")
+    result, log, _ = rewrite_for(model, target, precision)
+    assert log.counts()[KINDS[kind][0].name] == 1, log.refused
+    report = check_model(result, target, precision)
+    left = [row.layer for row in report.layers if row.verdict is not Verdict.DLA]
+    assert not [layer for layer in left if layer_macs(layer)]
+    assert {layer.kind for layer in left} <= {LayerKind.CONCATENATION, LayerKind.SHUFFLE}
 
 
 # ---------------------------------------------------------------------------------------------- what recipes get wrong

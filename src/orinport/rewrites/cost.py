@@ -5,10 +5,14 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from orinport.rewrites.context import MOVERS
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import onnx_ir as ir
 
-__all__ = ["RECURRENT", "accumulate_length", "dims_of", "macs"]
+__all__ = ["RECURRENT", "accumulate_length", "dims_of", "macs", "takes_products"]
 
 _SUMS = frozenset(
     {
@@ -24,6 +28,31 @@ _SUMS = frozenset(
 )
 RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
 """ONNX Runtime clips what enters their activations, so that infinities and NaN come out as numbers here and there."""
+
+_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul", *RECURRENT})
+
+
+def takes_products(before: Sequence[ir.Node], after: Sequence[ir.Node]) -> bool:
+    """Whether sums of products go to the DLA, told by the nodes off it `before` and `after`, though more may be off it.
+
+    Nothing may be left there that multiplies and adds, less work altogether, and in no more places: nodes that read
+    each other are one place, and those that compute nothing make none.
+    """
+    if not any(node.op_type in _PRODUCTS for node in before) or any(node.op_type in _PRODUCTS for node in after):
+        return False
+    return sum(map(macs, after)) < sum(map(macs, before)) and _places(after) <= _places(before)
+
+
+def _places(nodes: Sequence[ir.Node]) -> int:
+    """Groups of nodes that read each other, without those of movers alone."""
+    groups: list[set[ir.Node]] = []
+    for node in nodes:
+        near = {value.producer() for value in node.inputs if value is not None}
+        near |= {use.node for value in node.outputs for use in value.uses()}
+        joined = [group for group in groups if not near.isdisjoint(group)]
+        groups = [group for group in groups if group not in joined]
+        groups.append({node}.union(*joined))
+    return sum(any(node.op_type not in MOVERS for node in group) for group in groups)
 
 
 def accumulate_length(node: ir.Node) -> int:

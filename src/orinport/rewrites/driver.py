@@ -20,7 +20,7 @@ from orinport.errors import OrinportError
 from orinport.model.model import Model
 from orinport.rewrites.builder import Builder, Names, RefusedError
 from orinport.rewrites.context import MOVERS, CostLimit, RewriteContext, label
-from orinport.rewrites.cost import macs
+from orinport.rewrites.cost import macs, takes_products
 from orinport.rewrites.log import Applied, Proof, Refused, RewriteLog, RolledBack
 from orinport.rewrites.opset import RAISED, RaiseOpset, raise_refusal
 from orinport.rewrites.piece import Digests, Piece, cut, in_order, run_time_inputs
@@ -398,16 +398,19 @@ class _Driver:
             return True
         off = {node for position, node in enumerate(old) if f"n{position}" in self._verdict(before)}
         off |= {node for node in old if label(node) in self._off}
-        was = _score([node for node in removed if node in off], len(removed))
+        leaving = [node for node in removed if node in off]
+        was = _score(leaving, len(removed))
         later = [node for position, node in enumerate(new) if f"n{position}" in self._verdict(after)]
         becomes = _score(later, len(new))
         if rewrite.for_speed and becomes[:2] == was[:2]:
             gain = self.context.figure("speed", "gain")
             return self._clock is not None and self._time(after) < (1.0 - gain) * self._time(before)
-        if becomes >= was and was.off_work and not rewrite.for_speed:
+        if becomes < was or (not rewrite.for_speed and takes_products(leaving, later)):
+            return True
+        if was.off_work and not rewrite.for_speed:
             kinds = ", ".join(sorted({node.op_type for node in later}))
             self._declined = f"{len(later)} of {len(new)} nodes in its place would be off the DLA too: {kinds}"
-        return becomes < was
+        return False
 
     def _time(self, piece: Piece) -> float:
         if piece.digest not in self._times:
