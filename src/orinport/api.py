@@ -241,9 +241,6 @@ def verify(
     bundle its own. `data` holds samples as `quantize` takes them, of which the first `cases` count (0: all). An output
     whose SNR is below `min_snr` dB is wrong. `rank` tries every INT8 layer in FP16.
     """
-    from orinport.model.load import load
-    from orinport.rewrites.proof import compare_models
-
     if seed < 0:
         raise OrinportError(f"The seed {seed} is negative.", "Use 0 or more.")
     if tolerance is not None and not 0 <= tolerance < float("inf"):
@@ -268,6 +265,22 @@ def verify(
         raise OrinportError("There is nothing to compare with.", "Give a second network, or --as dla-int8.")
     if cases < 1:
         raise OrinportError(f"{cases} random inputs compare nothing.", "Use --cases 1 or more.")
+    return _compared(reference, candidate, shapes, cases=cases, seed=seed, tolerance=tolerance)
+
+
+def _compared(
+    reference: Any,
+    candidate: Any,
+    shapes: str | Sequence[str] | Mapping[str, Sequence[int]] | None,
+    *,
+    cases: int,
+    seed: int,
+    tolerance: float | None,
+) -> VerifyReport:
+    """`verify` of two networks."""
+    from orinport.model.load import load
+    from orinport.rewrites.proof import compare_models
+
     edges: tuple[EdgeMapping, ...] = ()
     stated = 0.0
     bundle, names = _bundle(candidate), [_name(reference), _name(candidate)]

@@ -17,6 +17,7 @@ import numpy as np
 from orinport.device.backends import Backend, CudlaBackend, Edge, OnnxBackend, TensorRTBackend
 from orinport.device.built import require_current
 from orinport.device.bundle import Workspace
+from orinport.device.closing import Closing
 from orinport.device.measure import built_core
 from orinport.device.record import BundleRecord, read_record
 from orinport.device.tensor_layout import known_formats
@@ -35,7 +36,6 @@ from orinport.targets.target import Platform
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from types import TracebackType
 
     from numpy.typing import NDArray
 
@@ -156,7 +156,7 @@ class _Job:
     scales: Path | None = None
 
 
-class OpenNetwork:
+class OpenNetwork(Closing):
     """A network on its backend; a context manager.
 
     `run` has the shapes of the board's network, `finish` turns what it gives into what the original network gives.
@@ -176,14 +176,6 @@ class OpenNetwork:
             if self.job.tail is not None:
                 self.tail = stack.enter_context(_onnx(load(self.job.tail)))
             self._stack = stack.pop_all()
-
-    def __enter__(self) -> OpenNetwork:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Give everything back."""

@@ -659,21 +659,26 @@ def test_our_calls_pass_nvidias_bindings(tmp_path: Path, monkeypatch: pytest.Mon
     assert noted == wanted
 
 
+def build_for_a_card(trt: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let TensorRT for RTX build for a card that this machine does not have."""
+    real = builder.configure
+
+    def configure(*arguments: Any) -> Any:
+        config = real(*arguments)
+        config.num_compute_capabilities = 1
+        config.set_compute_capability(trt.ComputeCapability.SM86, 0)
+        return config
+
+    monkeypatch.setattr(builder, "configure", configure)
+
+
 @pytest.mark.tensorrt
 @pytest.mark.filterwarnings("ignore:Use Deprecated in TensorRT-RTX:DeprecationWarning")
 def test_nvidias_own_builder_builds(network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """TensorRT for RTX: the same calls on real classes, parser, builder, timing cache and progress; no GPU, no DLA."""
     trt = pytest.importorskip("tensorrt_rtx", reason="the extra tensorrt is not installed")
     monkeypatch.chdir(tmp_path)
-
-    def for_a_card(*arguments: Any) -> Any:
-        config = real(*arguments)
-        config.num_compute_capabilities = 1
-        config.set_compute_capability(trt.ComputeCapability.SM86, 0)
-        return config
-
-    real = builder.configure
-    monkeypatch.setattr(builder, "configure", for_a_card)
+    build_for_a_card(trt, monkeypatch)
     request = parse_request(
         [
             *(
@@ -734,15 +739,7 @@ def test_nvidias_own_runtime(network: Path, tmp_path: Path, monkeypatch: pytest.
     """Where there is a card that it supports, the engine runs and gives what ONNX Runtime gives; else it is refused."""
     trt = pytest.importorskip("tensorrt_rtx", reason="the extra tensorrt is not installed")
     monkeypatch.chdir(tmp_path)
-
-    def for_a_card(*arguments: Any) -> Any:
-        config = real(*arguments)
-        config.num_compute_capabilities = 1
-        config.set_compute_capability(trt.ComputeCapability.SM86, 0)
-        return config
-
-    real = builder.configure
-    monkeypatch.setattr(builder, "configure", for_a_card)
+    build_for_a_card(trt, monkeypatch)
     build(trt, BuildRequest(onnx=str(network), engine="net.engine"), silent)
     broken = Engine(b"no engine", "broken", module=trt)
     with pytest.raises(OrinportError, match=r"TensorRT.*(does not load 'broken'|gives no runtime)"):

@@ -7,12 +7,13 @@ own affair. Only ONNX Runtime has run for real on the machines that orinport was
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orinport.device.closing import Closing
 from orinport.device.cuda_driver import CudaDriver
 from orinport.device.cudla_session import CudlaSession, CudlaTensor
 from orinport.device.tensor_layout import TensorLayout
@@ -26,7 +27,6 @@ from orinport.precision.data import InputSpec
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
-    from types import TracebackType
 
     from numpy.typing import NDArray
 
@@ -51,7 +51,7 @@ class Edge:
     format: str
 
 
-class Backend(ABC):
+class Backend(Closing):
     """Runs a network; a context manager. Inputs and outputs have the names and shapes of the bundle's model."""
 
     name: str
@@ -72,21 +72,9 @@ class Backend(ABC):
     def __init__(self) -> None:
         self.us: list[float] = []
 
-    def __enter__(self) -> Backend:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     @abstractmethod
     def run(self, feeds: Mapping[str, NDArray[Any]], *, warm_up: int = 0, repeat: int = 1) -> Arrays:
         """The outputs; the time of each repetition is added to `us`. Raises OrinportError."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Give everything back; may be called twice."""
 
 
 class OnnxBackend(Backend):

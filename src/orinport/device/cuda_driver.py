@@ -12,11 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from orinport.device.closing import Closing
 from orinport.errors import OrinportError
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from numpy.typing import NDArray
 
 __all__ = ["CudaDriver", "CudaError", "DeviceBuffer"]
@@ -61,7 +60,7 @@ class DeviceBuffer:
     size: int
 
 
-class CudaDriver:
+class CudaDriver(Closing):
     """The first device's primary context with one stream; a context manager that frees all it has given.
 
     Raises OrinportError if there is no driver or no device.
@@ -83,14 +82,6 @@ class CudaDriver:
         except CudaError:
             self.close()
             raise
-
-    def __enter__(self) -> CudaDriver:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def stream(self) -> int:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orinport.device import cudla_api as api
+from orinport.device.closing import Closing
 from orinport.errors import OrinportError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from types import TracebackType
 
     from numpy.typing import NDArray
 
@@ -56,7 +56,7 @@ class _Registered:
     """What the DLA calls this memory."""
 
 
-class CudlaSession:
+class CudlaSession(Closing):
     """One loadable on one DLA core; a context manager.
 
     `statistics` asks for layer statistics. Raises OrinportError if there is no cuDLA, and what cuDLA refuses.
@@ -88,14 +88,6 @@ class CudlaSession:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> CudlaSession:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def version(self) -> str:
