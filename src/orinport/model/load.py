@@ -79,8 +79,8 @@ class _Given:
 
 def _load(given: _Given, wanted: Mapping[str, tuple[int, ...]]) -> Model:
     external = ExternalData(None if given.path is None else given.path.parent)
-    check_structure(given.proto)
-    skeleton = build_skeleton(given.proto, external, given.held)
+    is_sorted = check_structure(given.proto)
+    skeleton = build_skeleton(given.proto, external, given.held, is_sorted=is_sorted)
     symbols = apply_shapes(skeleton.proto.graph.input, wanted)
     proto = infer_proto(skeleton.take())
     types = take_types(proto.graph)

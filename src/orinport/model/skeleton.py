@@ -65,19 +65,31 @@ def stub_key(proto: onnx.TensorProto) -> str:
 
 
 def build_skeleton(
-    proto: onnx.ModelProto, external: ExternalData, held: Mapping[str, ir.TensorProtocol] | None = None
+    proto: onnx.ModelProto,
+    external: ExternalData,
+    held: Mapping[str, ir.TensorProtocol] | None = None,
+    *,
+    is_sorted: bool = False,
 ) -> Skeleton:
-    """The skeleton of `proto`, which has passed `check_structure`.
+    """The skeleton of `proto`, which has passed `check_structure`; `is_sorted` is what that gave.
 
     `held` are tensors that `proto` names by stubs already. Raises OrinportError for external data that are not
-    where they may be, and for functions that cannot be inlined.
+    where they may be, for functions that cannot be inlined, and for cycles.
     """
-    return _Builder(proto, external, held or {}).build()
+    return _Builder(proto, external, held or {}, is_sorted=is_sorted).build()
 
 
 class _Builder:
-    def __init__(self, proto: onnx.ModelProto, external: ExternalData, held: Mapping[str, ir.TensorProtocol]) -> None:
+    def __init__(
+        self,
+        proto: onnx.ModelProto,
+        external: ExternalData,
+        held: Mapping[str, ir.TensorProtocol],
+        *,
+        is_sorted: bool,
+    ) -> None:
         self.source = proto
+        self.is_sorted = is_sorted
         self.external = external
         self.held = held
         self.inliner = Inliner(proto, check_opsets(proto.opset_import, proto.graph.node))
@@ -107,7 +119,8 @@ class _Builder:
         for tensor in source.initializer:
             self._initializer(graph, tensor, tensor.name, main=main)
         defined = constant | {info.name for info in source.input}
-        custom = self._nodes(graph, sorted_nodes(source.node, defined), main=main)
+        nodes = source.node if main and self.is_sorted else sorted_nodes(source.node, defined)
+        custom = self._nodes(graph, nodes, main=main)
         if main:
             self.result.declared = {info.name: info.type for info in (*source.value_info, *source.output)}
         graph.output.extend(self._output(info, custom) for info in source.output)

@@ -106,10 +106,11 @@ def label(node: onnx.NodeProto) -> str:
     return f"{quote(node.op_type, 40)[1:-1]} node with output {quote(output)}"
 
 
-def check_structure(proto: onnx.ModelProto) -> None:
+def check_structure(proto: onnx.ModelProto) -> bool:
     """Raise OrinportError for the first thing that makes `proto` unusable.
 
-    Cycles and external data are left to those who sort the nodes and find the data.
+    Cycles and external data are left to those who sort the nodes and find the data. Returns True if the nodes of the
+    main graph are seen to be sorted; False says nothing.
     """
     if not proto.HasField("graph") or not (proto.graph.node or proto.graph.output):
         raise OrinportError("The file holds no ONNX network.", "Is it an .onnx file?")
@@ -122,7 +123,7 @@ def check_structure(proto: onnx.ModelProto) -> None:
         raise OrinportError("The file defines a model-local function twice.")
     for function in proto.functions:
         walk.function(function)
-    walk.graph(proto.graph, [], 0, "the network")
+    return walk.graph(proto.graph, [], 0, "the network")
 
 
 def check_opsets(imports: Iterable[onnx.OperatorSetIdProto], nodes: Iterable[onnx.NodeProto]) -> dict[str, int]:
@@ -205,6 +206,8 @@ class _Walk:
 
     def __init__(self, opset: int) -> None:
         self.opset = opset
+        self.nested = False
+        """A subgraph was met: what it reads of the graphs around it takes no part in the order that `graph` gives."""
 
     def function(self, function: onnx.FunctionProto) -> None:
         where = f"the model-local function {quote(function.name)}"
@@ -218,7 +221,8 @@ class _Walk:
         walk = _Walk(opset)
         walk.nodes(function.node, set(names), [], 0, where, function.output)
 
-    def graph(self, graph: onnx.GraphProto, outer: list[set[str]], depth: int, where: str) -> None:
+    def graph(self, graph: onnx.GraphProto, outer: list[set[str]], depth: int, where: str) -> bool:
+        """True if the nodes are seen to be sorted."""
         if depth > _MAX_DEPTH:
             raise OrinportError(f"Subgraphs are nested more than {_MAX_DEPTH} deep.")
         if graph.sparse_initializer:
@@ -240,7 +244,7 @@ class _Walk:
             _text(info.name, "a value's name")
             _check_type(info.type, info.name)
         outputs = [info.name for info in graph.output]
-        self.nodes(graph.node, inputs | initializers, outer, depth, where, outputs)
+        return self.nodes(graph.node, inputs | initializers, outer, depth, where, outputs)
 
     def nodes(
         self,
@@ -250,14 +254,21 @@ class _Walk:
         depth: int,
         where: str,
         outputs: Iterable[str],
-    ) -> None:
+    ) -> bool:
+        """True if the nodes are seen to be sorted."""
         known = set(defined)
+        early: set[str] = set()
+        is_sorted = True
         for node in nodes:
+            given = node.input
+            if not known.issuperset(given):
+                early.update(name for name in given if name not in known)
             for name in node.output:
                 if type(name) is not str or len(name) > _MAX_NAME:
                     _text(name, "a value's name")
                 if name and name in known:
                     raise OrinportError(f"In {where} the value {quote(name)} is defined twice, again by {label(node)}.")
+                is_sorted = is_sorted and name not in early
                 known.add(name)
         known.discard("")
         scopes = [*outer, known]
@@ -266,6 +277,7 @@ class _Walk:
         for name in outputs:
             if not any(name in scope for scope in scopes):
                 raise OrinportError(f"The output {quote(name)} of {where} is made by no node.")
+        return is_sorted and not self.nested
 
     def node(self, node: onnx.NodeProto, scopes: list[set[str]], depth: int) -> None:
         op_type, domain = node.op_type, node.domain
@@ -274,21 +286,19 @@ class _Walk:
                 _text(text, "the name of a node, an operator or a domain")
         if not op_type:
             raise OrinportError(f"The {label(node)} has no operator.")
-        local = scopes[-1]
-        for name in node.input:
-            if name in local or not name:
-                continue
-            if not any(_text(name, "a value's name") in scope for scope in scopes):
-                raise OrinportError(f"The {label(node)} reads {quote(name)}, which nothing defines.")
+        given = list(node.input)
+        if not scopes[-1].issuperset(given):
+            for name in filter(None, given):
+                if not any(_text(name, "a value's name") in scope for scope in scopes):
+                    raise OrinportError(f"The {label(node)} reads {quote(name)}, which nothing defines.")
         demands = _demands(op_type, domain, self.opset) if domain in _STANDARD else None
         if demands is not None:
-            self._arity(node, demands)
+            self._arity(node, given, demands)
         if node.attribute or (demands is not None and demands.required):
             self._attributes(node, demands, scopes, depth)
 
-    def _arity(self, node: onnx.NodeProto, demands: _Demands) -> None:
+    def _arity(self, node: onnx.NodeProto, given: Sequence[str], demands: _Demands) -> None:
         (least, most), (least_out, most_out) = demands.inputs, demands.outputs
-        given = node.input
         left_out = "" in given and any(not given[i] for i in demands.needed if i < len(given))
         if left_out or not least <= len(given) <= most:
             wanted = str(least) if least == most else f"{least} to {most}" if most < 1 << 30 else f"at least {least}"
@@ -339,8 +349,10 @@ class _Walk:
             for tensor in attribute.tensors:
                 self.tensor(tensor, f"the attribute {quote(attribute.name)} of the {label(node)}")
         elif kind == onnx.AttributeProto.GRAPH:
+            self.nested = True
             self.graph(attribute.g, scopes, depth + 1, f"a subgraph of the {label(node)}")
         elif kind == onnx.AttributeProto.GRAPHS:
+            self.nested = True
             for graph in attribute.graphs:
                 self.graph(graph, scopes, depth + 1, f"a subgraph of the {label(node)}")
         elif kind == onnx.AttributeProto.STRINGS:
@@ -449,13 +461,16 @@ def sorted_nodes(nodes: Sequence[onnx.NodeProto], defined: Iterable[str] = ()) -
 
     `defined` are inputs and initializers. Raises OrinportError if the nodes form a cycle.
     """
-    ready = set(defined)
-    produced = {name for node in nodes for name in node.output if name}
+    ready = {"", *defined}
+    early: set[str] = set()
     for node in nodes:
         for name in _reads(node):
-            if name not in ready and name in produced:
-                return _resorted(nodes)
-        ready.update(node.output)
+            if name not in ready:
+                early.add(name)
+        made = node.output
+        if early and not early.isdisjoint(made):
+            return _resorted(nodes)
+        ready.update(made)
     return nodes
 
 

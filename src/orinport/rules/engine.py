@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from orinport.model.layer import LayerKind
 from orinport.rules.catalogue import rules
 from orinport.rules.finding import Finding, Verdict
+from orinport.rules.forms import Forms
 from orinport.rules.rule import Context, LayerRule, NetworkRule
 from orinport.targets.catalogue import rows_for
 
@@ -126,15 +127,15 @@ def _context(
 
 def _layer_findings(layers: Sequence[Layer], context: Context, verdicts: dict[int, Verdict]) -> list[Finding]:
     by_kind = _layer_rules()
+    forms = Forms(context)
     findings: list[Finding] = []
     for layer in layers:
         verdict = Verdict.DLA
         if layer.kind is LayerKind.CONSTANT or not layer.folds:
-            for rule in by_kind[layer.kind]:
-                for finding in rule.check(layer, context):
-                    findings.append(finding)
-                    if finding.verdict is not None and _GRAVITY[finding.verdict] > _GRAVITY[verdict]:
-                        verdict = finding.verdict
+            for finding in forms.findings(layer, by_kind[layer.kind]):
+                findings.append(finding)
+                if finding.verdict is not None and _GRAVITY[finding.verdict] > _GRAVITY[verdict]:
+                    verdict = finding.verdict
         verdicts[layer.index] = verdict
     return findings
 

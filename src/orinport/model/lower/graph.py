@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orinport.model.layer import DType, LayerKind
+from orinport.model.lower.form import Forms, form_of
 from orinport.model.lower.network import Network, Ref, Refused, Unclear, Weights
 from orinport.model.lower.table import TABLE
 from orinport.model.lower.types import known_type, trt_type
+from orinport.model.model import shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +39,7 @@ class Lowerer:
         """Tensors that carry the name of an ONNX value."""
         self._values: dict[ir.Value, Ref | Weights] = {}
         self._types: dict[ir.DataType, bool] = {}
+        self._forms = Forms(net)
         net.scope = self
 
     def run(self, graph: ir.Graph) -> None:
@@ -121,10 +124,11 @@ class Lowerer:
         tensor = value.const_value
         if tensor is None:
             return self._name(value, Ref(value.name or "", None, DType.UNKNOWN))
-        if not self._known_type(tensor.dtype):
-            raise Refused(f"TensorRT {self.net.parser.version} has no element type {tensor.dtype} for constants.")
-        dims = tuple(int(d) for d in tensor.shape.numpy())
-        return Weights(value.name or "", dims, trt_type(tensor.dtype, self.net.parser), self._reader(value))
+        dtype = tensor.dtype
+        if not self._known_type(dtype):
+            raise Refused(f"TensorRT {self.net.parser.version} has no element type {dtype} for constants.")
+        shape = shape_of(value) or tuple(tensor.shape.numpy())
+        return Weights(value.name or "", shape, trt_type(dtype, self.net.parser), self._reader(value))
 
     def _constant(self, node: ir.Node) -> Weights | None:
         """The output of a Constant node; None if it holds nothing that TensorRT takes."""
@@ -211,13 +215,24 @@ class Lowerer:
             raise Refused(f"The node is not valid: {defect}.")
         if node.op_type in self.net.parser.operators:
             # The parser goes by the operator's name; it does not look at the domain.
-            function = TABLE.get(node.op_type)
-            if function is None:
-                raise Refused("The parser takes it, but its lowering is not known.")
-            if node.op_type not in _RAW_UINT8:
-                inputs = _widened(inputs)
-            return function(self.net, node, inputs)
+            form = form_of(node, inputs)
+            if form is None:
+                return self._function(node, inputs)
+            made = self._forms.again(form, inputs)
+            if made is None:
+                mark = self.net.mark()
+                made = self._function(node, inputs)
+                self._forms.learn(form, mark, inputs, made)
+            return made
         return self._plugin(node, inputs)
+
+    def _function(self, node: ir.Node, inputs: Inputs) -> Outputs:
+        function = TABLE.get(node.op_type)
+        if function is None:
+            raise Refused("The parser takes it, but its lowering is not known.")
+        if node.op_type not in _RAW_UINT8:
+            inputs = _widened(inputs)
+        return function(self.net, node, inputs)
 
     def _plugin(self, node: ir.Node, inputs: Inputs) -> Outputs:
         """An operator that the parser does not know: a plugin where one can be, else nothing."""

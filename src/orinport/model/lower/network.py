@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FOLD_LIMIT",
+    "Draft",
     "Inputs",
     "Network",
     "Operand",
@@ -141,14 +142,22 @@ class Scope(Protocol):
         """What stands for a value, which must be known."""
 
 
-class _Draft:
+class Draft:
     """A layer that can still change: outputs get their ONNX names only when the node is done."""
 
-    __slots__ = ("attributes", "inputs", "kind", "name", "node", "outputs")
+    __slots__ = ("attributes", "base", "inputs", "kind", "name", "node", "outputs")
 
     def __init__(
-        self, kind: LayerKind, name: str, inputs: list[Ref], outputs: list[Ref], node: str, attributes: dict[str, Any]
+        self,
+        kind: LayerKind,
+        name: str,
+        inputs: list[Ref],
+        outputs: list[Ref],
+        node: str,
+        attributes: Mapping[str, Any],
+        base: str | None,
     ) -> None:
+        self.base = base
         self.kind = kind
         self.name = name
         self.inputs = inputs
@@ -171,7 +180,7 @@ class Network:
         self.node_name = ""
         """TensorRT's name of the node that is being lowered: a base for layer names."""
         self.node_display = ""
-        self._drafts: list[_Draft] = []
+        self._drafts: list[Draft] = []
         self._names: dict[str, int] = {}
         self._constants: dict[str, Ref] = {}
         self._strict = parser.has("strongly_typed")
@@ -182,6 +191,13 @@ class Network:
     def mark(self) -> int:
         """A point to go back to with `rewind`."""
         return len(self._drafts)
+
+    def only_since(self, mark: int) -> Draft | None:
+        """The one layer with one output added since `mark`, named after its node; None if it is not like that."""
+        if len(self._drafts) != mark + 1:
+            return None
+        draft = self._drafts[mark]
+        return draft if len(draft.outputs) == 1 and draft.base == "" else None
 
     def rewind(self, mark: int) -> None:
         """Forget the layers added since `mark`."""
@@ -224,7 +240,7 @@ class Network:
                 raise Refused(f"Rank {len(shape)}; TensorRT has at most {_MOST_DIMENSIONS} dimensions.")
             suffix = f"_output_{len(refs)}" if refs else "_output"
             refs.append(Ref(name + suffix, shape, dtype, constant))
-        self._drafts.append(_Draft(kind, name, list(inputs), refs, self.node_display, dict(attributes or {})))
+        self._drafts.append(Draft(kind, name, list(inputs), refs, self.node_display, attributes or {}, base))
         return refs
 
     def add(
@@ -251,7 +267,8 @@ class Network:
         """The attributes, still open to change, of the newest layer that gives `ref`."""
         for draft in reversed(self._drafts):
             if ref in draft.outputs:
-                return draft.attributes
+                draft.attributes = attributes = dict(draft.attributes)
+                return attributes
         raise KeyError(ref.name)
 
     def append_input(self, ref: Ref, extra: Ref) -> None:
