@@ -70,7 +70,7 @@ class Forms:
         return list(self.net.add_layer(made.kind, refs, outputs, made.attributes, constant=made.constant))
 
     def learn(self, form: Hashable, mark: int, inputs: Inputs, outputs: Outputs) -> None:
-        """Remember what the form became, if that is one layer since `mark`, named after its node, of all its tensors."""
+        """Remember what the form became: one layer since `mark`, named after its node, that reads all its tensors."""
         refs = [operand for operand in inputs if isinstance(operand, Ref)]
         draft = self.net.only_since(mark)
         if draft is not None and draft.inputs == refs and draft.outputs == outputs:
