@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
+from orinport.predict.prediction import Bound
 from orinport.rules.finding import Finding
 from orinport.targets.target import Confidence, Precision
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
     from orinport.predict.prediction import LayerPrediction, Prediction
 
-__all__ = ["Advice", "advise", "times_weights_are_read"]
+__all__ = ["Advice", "advise", "bound_by_weights"]
 
 
 class Advice(ABC):
@@ -55,7 +56,16 @@ def advise(prediction: Prediction) -> tuple[Finding, ...]:
     return tuple(finding for advice in all_advice() for finding in advice.check(prediction))
 
 
-def times_weights_are_read(each: LayerPrediction, precision: Precision) -> int:
+def bound_by_weights(prediction: Prediction) -> list[tuple[LayerPrediction, int]]:
+    """Layers of the DLA that wait for weights above all, with how often each reads its weights."""
+    return [
+        (each, _times_weights_are_read(each, prediction.precision))
+        for each in prediction.layers
+        if each.device == "dla" and each.bound is not Bound.MAC and each.bytes.weights > each.bytes.moved / 2
+    ]
+
+
+def _times_weights_are_read(each: LayerPrediction, precision: Precision) -> int:
     """How often a layer reads its weights in one inference; 1 where their number is not known."""
     stored = int(each.layer.attributes.get("weight_values") or 0) * (1 if precision is Precision.INT8 else 2)
     return max(1, round(each.bytes.weights / stored)) if stored else 1

@@ -26,8 +26,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orinport.predict.advise import Advice, times_weights_are_read
-from orinport.predict.prediction import Bound
+from orinport.predict.advise import Advice, bound_by_weights
 from orinport.words import count, percent
 
 if TYPE_CHECKING:
@@ -43,14 +42,7 @@ class StreamedWeights(Advice):
     source = "branes-ai/graphs single-layer measurements; nvdla/doc unit description"
 
     def check(self, prediction: Prediction) -> Iterator[Finding]:
-        found = [
-            each
-            for each in prediction.layers
-            if each.device == "dla"
-            and each.bound is not Bound.MAC
-            and each.bytes.weights > each.bytes.moved / 2
-            and times_weights_are_read(each, prediction.precision) < 2
-        ]
+        found = [each for each, times in bound_by_weights(prediction) if times < 2]
         us = sum(each.us for each in found)
         if us < self.threshold * prediction.work_us:
             return

@@ -26,8 +26,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orinport.predict.advise import Advice, times_weights_are_read
-from orinport.predict.prediction import Bound
+from orinport.predict.advise import Advice, bound_by_weights
 from orinport.words import count, percent
 
 if TYPE_CHECKING:
@@ -43,19 +42,13 @@ class WeightsAgain(Advice):
     source = "nvdla/sw ConvCoreNode.cpp; buffer size inferred"
 
     def check(self, prediction: Prediction) -> Iterator[Finding]:
-        found = [
-            each
-            for each in prediction.layers
-            if each.device == "dla"
-            and each.bound is not Bound.MAC
-            and each.bytes.weights > each.bytes.moved / 2
-            and times_weights_are_read(each, prediction.precision) >= 2
-        ]
+        again = [(each, times) for each, times in bound_by_weights(prediction) if times >= 2]
+        found = [each for each, _ in again]
         us = sum(each.us for each in found)
         if us < self.threshold * prediction.work_us:
             return
         read = sum(each.bytes.weights for each in found)
-        most = max((times_weights_are_read(each, prediction.precision) for each in found), default=0)
+        most = max((times for _, times in again), default=0)
         yield self.finding(
             f"{count(len(found), 'convolution')} read their weights up to {most} times, {read / 1e6:.0f} MB in all:"
             f" {us:.0f} us, {percent(us, prediction.work_us)} of the time.",

@@ -14,6 +14,7 @@ from orinport.rewrites.catalogue._product import positions
 from orinport.rewrites.catalogue._reductions import mean, reduced_axes
 from orinport.rewrites.catalogue._scalars import add, multiply
 from orinport.rewrites.catalogue._windows import Window, build_conv
+from orinport.rewrites.catalogue.reciprocal_to_div import has_division
 from orinport.rewrites.rewrite import Refusal
 from orinport.rewrites.shuffle import Shuffle
 
@@ -24,7 +25,16 @@ if TYPE_CHECKING:
     from orinport.rewrites.builder import Builder
     from orinport.rewrites.context import RewriteContext
 
-__all__ = ["NORMALISATIONS", "Norm", "build_deviation", "build_scaled", "norm_at", "point", "root_by_division"]
+__all__ = [
+    "NORMALISATIONS",
+    "Norm",
+    "build_deviation",
+    "build_scaled",
+    "norm_at",
+    "point",
+    "root_by_division",
+    "shape_to_divide",
+]
 
 NORMALISATIONS = (
     "GroupNormalization",
@@ -39,6 +49,16 @@ _ROUNDS = 5
 _TANGENTS = 3
 _LARGEST = 65536.0
 """Variance up to which the root is exact to 1e-6."""
+
+
+def shape_to_divide(value: ir.Value | None, context: RewriteContext, lacking: str) -> tuple[int, ...] | Refusal:
+    """The shape of an operand that is computed with by divisions; `lacking` says what is missing without them."""
+    shape = context.shape(value)
+    if value is None or not shape or 0 in shape:
+        return Refusal("the shape is not known, or has no axes")
+    if not context.is_float(value):
+        return Refusal(f"the DLA does not compute in {context.dtype(value)}")
+    return shape if has_division(context) else Refusal(lacking)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from orinport.rewrites.builder import Builder
     from orinport.rewrites.context import RewriteContext
 
-__all__ = ["REWRITE", "FusePad", "all_padding_of", "moves_into_readers", "pad_value", "padding_of"]
+__all__ = ["REWRITE", "FusePad", "all_padding_of", "moves_into_readers", "pad_value", "padding_of", "shape_to_pad"]
 
 _NEVER_NEGATIVE = frozenset({"Abs", "Relu", "Sigmoid", "Softmax"})
 
@@ -98,6 +98,19 @@ class FusePad(Rewrite):
                 **attributes,
             ),
         )
+
+
+def shape_to_pad(pad: ir.Node, context: RewriteContext, modes: Sequence[str]) -> tuple[int, ...] | Refusal | None:
+    """The shape of what a Pad in one of these modes pads on the DLA; None if it is not one of them, or a constant."""
+    value = pad.inputs[0]
+    if context.attribute(pad, "mode", "constant") not in modes or value is None or context.is_constant(value):
+        return None
+    shape = context.shape(value)
+    if shape is None or len(shape) != 4 or 0 in shape:
+        return Refusal("the DLA takes rank 4, and no empty or unknown shape")
+    if not context.is_float(value):
+        return Refusal(f"the DLA does not compute in {context.dtype(value)}")
+    return shape
 
 
 def padding_of(

@@ -34,8 +34,8 @@ from typing import TYPE_CHECKING
 from orinport.rewrites.catalogue._axis import channels_first
 from orinport.rewrites.catalogue._broadcast import spread
 from orinport.rewrites.catalogue._movers import absorb
+from orinport.rewrites.catalogue._norms import shape_to_divide
 from orinport.rewrites.catalogue._scalars import add, multiply
-from orinport.rewrites.catalogue.reciprocal_to_div import has_division
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 from orinport.rewrites.shuffle import Shuffle
 from orinport.targets.target import Precision
@@ -72,13 +72,12 @@ class LogSoftmaxToSoftmax(Rewrite):
 
     def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
         value = node.inputs[0]
-        shape = context.shape(value)
-        if value is None or not shape or 0 in shape:
-            return Refusal("the shape is not known, or has no axes")
-        if not context.is_float(value):
-            return Refusal(f"the DLA does not compute in {context.dtype(value)}")
-        if not has_division(context):
-            return Refusal("the DLA lacks DIV before TensorRT 10.3, or 8.6.12 on DRIVE, and LOG in every version")
+        shape = shape_to_divide(
+            value, context, "the DLA lacks DIV before TensorRT 10.3, or 8.6.12 on DRIVE, and LOG in every version"
+        )
+        if isinstance(shape, Refusal):
+            return shape
+        assert value is not None
         if context.target is not None and context.precision is Precision.INT8:
             return Refusal("the DLA has Softmax in FP16 only: name the layer with --fp16, or prepare in FP16")
         old = context.opset < _ONE_DIMENSION

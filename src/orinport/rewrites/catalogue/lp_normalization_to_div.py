@@ -38,10 +38,9 @@ import numpy as np
 from orinport.rewrites.catalogue._axis import channels_first
 from orinport.rewrites.catalogue._broadcast import spread
 from orinport.rewrites.catalogue._movers import absorb
-from orinport.rewrites.catalogue._norms import point, root_by_division
+from orinport.rewrites.catalogue._norms import point, root_by_division, shape_to_divide
 from orinport.rewrites.catalogue._scalars import multiply, number_like
 from orinport.rewrites.catalogue.mean_variance_to_div import NO_ROOT, SMALLEST
-from orinport.rewrites.catalogue.reciprocal_to_div import has_division
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 
 if TYPE_CHECKING:
@@ -69,13 +68,10 @@ class LpNormalizationToDiv(Rewrite):
 
     def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
         value = node.inputs[0]
-        shape = context.shape(value)
-        if value is None or not shape or 0 in shape:
-            return Refusal("the shape is not known, or has no axes")
-        if not context.is_float(value):
-            return Refusal(f"the DLA does not compute in {context.dtype(value)}")
-        if not has_division(context):
-            return Refusal(NO_ROOT)
+        shape = shape_to_divide(value, context, NO_ROOT)
+        if isinstance(shape, Refusal):
+            return shape
+        assert value is not None
         axis = int(context.attribute(node, "axis", -1)) % len(shape)
         if shape[axis] == 1:
             return Refusal("the axis has a single element, of which the norm would leave the sign")

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orinport.rewrites.catalogue._selection import take
-from orinport.rewrites.catalogue.fuse_pad import padding_of
+from orinport.rewrites.catalogue.fuse_pad import padding_of, shape_to_pad
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 
 if TYPE_CHECKING:
@@ -52,14 +52,10 @@ class PadToConcat(Rewrite):
     op_types = ("Pad",)
 
     def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
-        mode, value = context.attribute(node, "mode", "constant"), node.inputs[0]
-        if mode not in _MODES or value is None or context.is_constant(value):
-            return None
-        shape = context.shape(value)
-        if shape is None or len(shape) != 4 or 0 in shape:
-            return Refusal("the DLA takes rank 4, and no empty or unknown shape")
-        if not context.is_float(value):
-            return Refusal(f"the DLA does not compute in {context.dtype(value)}")
+        shape = shape_to_pad(node, context, _MODES)
+        if shape is None or isinstance(shape, Refusal):
+            return shape
+        mode = context.attribute(node, "mode", "constant")
         added = padding_of(node, 4, context, _MODES)
         if isinstance(added, Refusal):
             return added

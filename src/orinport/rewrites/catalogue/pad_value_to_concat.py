@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orinport.rewrites.catalogue.fuse_pad import all_padding_of, moves_into_readers, pad_value
+from orinport.rewrites.catalogue.fuse_pad import all_padding_of, moves_into_readers, pad_value, shape_to_pad
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 
 if TYPE_CHECKING:
@@ -51,14 +51,9 @@ class PadValueToConcat(Rewrite):
     op_types = ("Pad",)
 
     def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
-        value = node.inputs[0]
-        if context.attribute(node, "mode", "constant") not in _MODES or value is None or context.is_constant(value):
-            return None
-        shape = context.shape(value)
-        if shape is None or len(shape) != 4 or 0 in shape:
-            return Refusal("the DLA takes rank 4, and no empty or unknown shape")
-        if not context.is_float(value):
-            return Refusal(f"the DLA does not compute in {context.dtype(value)}")
+        shape = shape_to_pad(node, context, _MODES)
+        if shape is None or isinstance(shape, Refusal):
+            return shape
         added = all_padding_of(node, 4, context, _MODES)
         if isinstance(added, Refusal):
             return added
