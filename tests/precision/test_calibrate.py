@@ -211,7 +211,7 @@ def test_nothing_is_left_behind(data: Path, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
     calibrate(load(small_cnn()), data)
     assert not list(scratch.iterdir())
-    assert not room._SESSIONS
+    assert not room._NETWORKS
 
 
 def test_a_cluster_of_dask_gives_the_same_scales(data: Path) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
     from onnxruntime import InferenceSession
 
 __all__ = ["open_session"]
@@ -14,12 +18,21 @@ _FATAL = 4
 
 
 def open_session(
-    source: bytes | str, *, threads: int = 0, optimise: bool = True, arena: bool = True
+    source: bytes | str,
+    *,
+    threads: int = 0,
+    optimise: bool = True,
+    arena: bool = True,
+    optimised_to: Path | None = None,
+    operators: Path | None = None,
+    weights: Mapping[str, NDArray[Any]] | None = None,
 ) -> InferenceSession:
     """A session for a serialised model or a path; it prints nothing.
 
     `threads` is the number of threads inside an operator, 0 for ONNX Runtime's choice. Without `optimise` the
-    network runs as it is written, without `arena` freed memory goes back at once. Raises what ONNX Runtime raises.
+    network runs as it is written, without `arena` freed memory goes back at once. The optimised network is written to
+    `optimised_to`; `operators` is a library with more of them. `weights` are initializers that the model's file names as
+    external data: the session reads them where they lie, and keeps them. Raises what ONNX Runtime raises.
     """
     import onnxruntime
 
@@ -28,6 +41,15 @@ def open_session(
     options.inter_op_num_threads = 1
     options.log_severity_level = _FATAL
     options.enable_cpu_mem_arena = arena
+    if optimised_to is not None:
+        options.optimized_model_filepath = str(optimised_to)
+    if operators is not None:
+        options.register_custom_ops_library(str(operators))
     if not optimise:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    lent = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in (weights or {}).items()}
+    for name, value in lent.items():
+        options.add_initializer(name, value)
+    session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    session.lent = lent  # to live as long: ONNX Runtime does not own them
+    return session

@@ -3,6 +3,10 @@
 Data is cut into shards of some samples. A shard gives one histogram for each tensor, and histograms add up to the
 same result in whatever order (see `histogram`), so that shards may run in several processes or on several
 machines, and a calibration that was interrupted goes on from its state file to identical scales.
+
+There are two ways to run the network. As it is written, which is how ONNX Runtime's own calibrator does it: ranges of
+`min-max` equal its ranges exactly. And optimised, with every element counted inside ONNX Runtime (see `tapped`), which
+is much faster and changes the last bits of the values: for the other methods, whose ranges are edges of bins.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import prod
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +39,8 @@ from orinport.precision.histogram import Histogram
 from orinport.precision.plan import Plan, Watched, plan_of
 from orinport.precision.scales import Origin, Scale, Scales
 from orinport.precision.state import read_state, write_state
+from orinport.precision.tap import Taps, tapping
+from orinport.precision.tapped import tapped
 from orinport.rewrites.runnable import counts_padding_wrong, runnable
 
 if TYPE_CHECKING:
@@ -46,6 +53,10 @@ __all__ = ["CalibrationOptions", "Collected", "calibrate", "collect", "input_spe
 
 _FLOATS = frozenset({DType.FP32, DType.FP16, DType.FP64})
 _STATE_SECONDS = 20.0
+_LARGEST = 256 << 20
+"""Bytes of a network that may run optimised: to rewrite it takes its weights several times."""
+_COUNTER = 1 << 32
+"""Values of one tensor and shard that a counter inside ONNX Runtime can hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +76,10 @@ class CalibrationOptions:
     shard: int = 16
     """Samples of one shard."""
     elements: int = 1 << 15
-    """Elements of one tensor and sample that are counted in its histogram, evenly spread; 0 for all.
-
-    Extremes are always those of all elements.
-    """
+    """Where the network runs as it is written, elements of one tensor and sample that are counted in its histogram,
+    evenly spread; 0 for all. Extremes are always those of all elements."""
+    optimised: bool = True
+    """Whether the network may run optimised, with all elements counted; `min-max` never does."""
     megabytes: int = 384
     """Memory for watched tensors: samples run side by side as long as theirs fit; those of a sample that are larger
     are watched in several runs."""
@@ -94,6 +105,8 @@ class _Shard:
     elements: int
     content: bytes = field(default=b"", repr=False)
     """The model itself where the process may not see the file."""
+    shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """Of the tensors that are counted inside ONNX Runtime; none if the network runs as it is written."""
 
 
 def calibrate(
@@ -182,11 +195,14 @@ def collect(
         threads = max(1, (os.cpu_count() or 1) // chosen.jobs)
         plan = plan_of(model, names, megabytes=chosen.megabytes, threads=threads)
         _write(_with_outputs(model, plan.roots), path)
+        streaming = plan.streaming(max(names.values(), default=0), megabytes=chosen.megabytes, threads=threads)
+        shapes = _countable(model, streaming, path, chosen)
+        plan = streaming if shapes else plan
         shards = [
-            _Shard(str(path), spec, start, min(start + chosen.shard, total), plan, chosen.elements)
+            _Shard(str(path), spec, start, min(start + chosen.shard, total), plan, chosen.elements, shapes=shapes)
             for start in range(0, total, chosen.shard)
         ]
-        signature = _signature(path, samples, preprocess, chosen, total)
+        signature = _signature(path, samples, preprocess, chosen, total, optimised=bool(shapes))
         done, histograms = read_state(chosen.state, signature)
         left = [shard for shard in shards if shard.start not in done]
         keeper = _Keeper(chosen.state, signature, done, histograms, total, progress)
@@ -206,6 +222,30 @@ def _require_sane(options: CalibrationOptions, fed: bool) -> None:
         raise OrinportError("Numbers of processes, samples and elements must be positive.")
     if fed and (options.jobs > 1 or options.scheduler):
         raise OrinportError("A network whose inputs were moved is calibrated in one process.", "Leave --jobs out.")
+
+
+def _countable(
+    model: Model, plan: Plan, path: Path, options: CalibrationOptions
+) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """The tensors to be counted inside ONNX Runtime, with their shapes; none if the network has to run as written."""
+    exact = options.method == "min-max" or not options.optimised
+    if exact or path.stat().st_size > _LARGEST or tapping() is None:
+        return ()
+    values = [*model.graph.inputs, *(value for node in model.graph for value in node.outputs)]
+    roots = {value.name: value for value in values if value.name in plan.roots}
+    shapes = {name: shape_of(value) for name, value in roots.items() if dtype_of(value) is DType.FP32}
+    found = tuple((name, shape) for name, shape in shapes.items() if name is not None and shape is not None)
+    largest = max((prod(shape) for _, shape in found), default=0)
+    if len(found) < len(plan.roots) or options.shard * largest >= _COUNTER:
+        return ()
+    try:
+        network = _Network(str(path), found, plan.threads)
+    except Exception:  # then the network runs as it is written, or that says why it does not
+        return ()
+    if options.jobs == 1 and not options.scheduler:
+        _NETWORKS.clear()
+        _NETWORKS[str(path), plan.threads, True] = network
+    return found
 
 
 def _with_outputs(model: Model, names: Iterable[str]) -> Model:
@@ -299,25 +339,46 @@ def _samples(spec: DataSpec) -> Samples:
     return open_data(spec)
 
 
-_SESSIONS: dict[tuple[str, int], Any] = {}
+class _Network:
+    """A session of a network with what is counted inside it, if anything is."""
+
+    def __init__(self, source: str | bytes, shapes: tuple[tuple[str, tuple[int, ...]], ...], threads: int) -> None:
+        self.slots: dict[str, int] = {}
+        self.output = ""
+        operators = None
+        if shapes:
+            functions = tapping()
+            if functions is None:
+                raise OrinportError(
+                    "Tensors cannot be counted inside ONNX Runtime on this machine, but on the one that began.",
+                    "Install a C compiler here, or set ORINPORT_COMPILE=0 there.",
+                )
+            network = tapped(source, dict(shapes), threads)
+            source, self.slots, self.output = network.content, dict(network.slots), network.output
+            operators = functions.path
+        self.session = open_session(source, threads=threads, optimise=False, operators=operators)
 
 
-def _session(shard: _Shard) -> Any:
-    """The session of a shard's model; one is kept for each process."""
-    key = (shard.model, shard.plan.threads)
-    if key not in _SESSIONS:
-        _SESSIONS.clear()
+_NETWORKS: dict[tuple[str, int, bool], _Network] = {}
+
+
+def _network(shard: _Shard) -> _Network:
+    """A shard's network; one is kept for each process."""
+    key = (shard.model, shard.plan.threads, bool(shard.shapes))
+    if key not in _NETWORKS:
+        _NETWORKS.clear()
         try:
-            # As written: every tensor is an output, so there is little to fuse, and sums keep their order.
-            _SESSIONS[key] = open_session(shard.content or shard.model, threads=shard.plan.threads, optimise=False)
+            _NETWORKS[key] = _Network(shard.content or shard.model, shard.shapes, shard.plan.threads)
+        except OrinportError:
+            raise
         except Exception as error:
             raise OrinportError(f"ONNX Runtime does not run the network: {first_line(error).rstrip('.')}.") from error
-    return _SESSIONS[key]
+    return _NETWORKS[key]
 
 
 def _forget(path: Path) -> None:
-    for key in [key for key in _SESSIONS if key[0] == str(path)]:
-        del _SESSIONS[key]
+    for key in [key for key in _NETWORKS if key[0] == str(path)]:
+        del _NETWORKS[key]
 
 
 def _run(
@@ -326,15 +387,16 @@ def _run(
     feed: Callable[[Mapping[str, NDArray[Any]]], Mapping[str, NDArray[Any]]] | None,
 ) -> dict[str, Histogram]:
     """The histograms of a shard, its samples shared out among as many threads as the plan says."""
-    session = _session(shard)
+    network = _network(shard)
+    watch = _count if shard.shapes else _watch
     streams = min(shard.plan.streams, shard.stop - shard.start)
     left = _Left(shard, samples, feed)
     if streams == 1:
-        return shard.plan.named(_watch(session, shard, left))
+        return shard.plan.named(watch(network, shard, left))
     found: dict[Watched, Histogram] = {}
     with ThreadPoolExecutor(streams) as pool:
         try:
-            for part in [pool.submit(_watch, session, shard, left) for _ in range(streams)]:
+            for part in [pool.submit(watch, network, shard, left) for _ in range(streams)]:
                 for tensor, histogram in part.result().items():
                     found.setdefault(tensor, Histogram()).merge(histogram)
         finally:
@@ -373,9 +435,20 @@ class _Left:
                 raise
 
 
-def _watch(session: Any, shard: _Shard, left: _Left) -> dict[Watched, Histogram]:
+def _count(network: _Network, shard: _Shard, left: _Left) -> dict[Watched, Histogram]:
+    """Histograms of the samples that this thread gets hold of, counted inside ONNX Runtime."""
+    functions = tapping()
+    assert functions is not None
+    with Taps(functions, len(network.slots)) as taps:
+        while (taken := left.take()) is not None:
+            _outputs(network.session, [network.output], taken[1])
+        drained = {slot: taps.drain(slot) for slot in set(network.slots.values())}
+    return {tensor: drained[network.slots[tensor.name]][tensor.rectified] for tensor in shard.plan.tensors}
+
+
+def _watch(network: _Network, shard: _Shard, left: _Left) -> dict[Watched, Histogram]:
     """Histograms of the samples that this thread gets hold of."""
-    plan = shard.plan
+    plan, session = shard.plan, network.session
     histograms = {tensor: Histogram() for tensor in plan.tensors}
     given = {value.name for value in session.get_inputs()}
     while (taken := left.take()) is not None:
@@ -405,7 +478,13 @@ def _outputs(session: Any, wanted: list[str], sample: Mapping[str, NDArray[Any]]
 
 
 def _signature(
-    path: Path, samples: Samples, preprocess: str | os.PathLike[str] | None, options: CalibrationOptions, total: int
+    path: Path,
+    samples: Samples,
+    preprocess: str | os.PathLike[str] | None,
+    options: CalibrationOptions,
+    total: int,
+    *,
+    optimised: bool,
 ) -> str:
     """Changes with everything that the histograms depend on."""
     digest = hashlib.sha256()
@@ -413,7 +492,8 @@ def _signature(
         with file.open("rb") as stream:
             while block := stream.read(1 << 20):
                 digest.update(block)
-    digest.update(f"{samples.identity} {options.shard} {options.elements} {total}".encode())
+    elements = "optimised" if optimised else options.elements
+    digest.update(f"{samples.identity} {options.shard} {elements} {total}".encode())
     if preprocess is not None:
         digest.update(Path(preprocess).read_bytes())
     return digest.hexdigest()

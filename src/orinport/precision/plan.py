@@ -8,7 +8,7 @@ sample then overlap with the inference of another.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ _SAME = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 """Their output holds the elements of the first input, all of them and in their order."""
 _STREAMS = 8
 """Samples side by side at most: Python has to hand out each of them."""
+_HELD = 8
+"""Tensors as large as the largest that a stream is taken to hold at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,12 @@ class Plan:
     def tensors(self) -> tuple[Watched, ...]:
         """What has a histogram of its own; each tensor that is handed out has one."""
         return tuple(dict.fromkeys([*map(Watched, self.roots), *(tensor for _, tensor in self.sources)]))
+
+    def streaming(self, largest: int, *, megabytes: int, threads: int) -> Plan:
+        """The same where tensors are counted when they are made, and then freed: one run, as many streams as fit."""
+        room = (megabytes << 20) // max(1, _HELD * largest)
+        streams = max(1, min(threads, room, _STREAMS))
+        return replace(self, groups=(self.roots,), streams=streams, threads=max(1, threads // streams))
 
     def named(self, found: Mapping[Watched, Histogram]) -> dict[str, Histogram]:
         """The histogram of every tensor by name."""

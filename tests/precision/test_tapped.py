@@ -1,0 +1,342 @@
+"""Counting inside ONNX Runtime: the same numbers as from the tensors themselves, in whatever layout they lie."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import network, node
+from orinport.errors import OrinportError
+from orinport.model.load import load
+from orinport.model.model import shape_of
+from orinport.precision import calibrate as room
+from orinport.precision.calibrate import CalibrationOptions, calibrate, collect, watched
+from orinport.precision.calibrators import METHODS, find_range
+from orinport.precision.histogram import Histogram
+from orinport.precision.tap import Taps, tapping
+from orinport.precision.tapped import block_of, tapped
+
+pytestmark = pytest.mark.skipif(tapping() is None, reason="there is no C compiler")
+
+SAMPLES = 5
+AS_WRITTEN = CalibrationOptions(optimised=False, elements=0)
+
+
+def same(left: Histogram, right: Histogram) -> bool:
+    return (
+        (left.exponent, left.low, left.high, left.seen, left.nonfinite)
+        == (right.exponent, right.low, right.high, right.seen, right.nonfinite)
+    ) and bool((left.counts == right.counts).all())
+
+
+# ---------------------------------------------------------------------------------------------- the operator
+
+
+def run_tap(
+    x: np.ndarray,
+    *,
+    channels: int = 0,
+    block: int = 0,
+    scale: np.ndarray | None = None,
+    bias: np.ndarray | None = None,
+    other: np.ndarray | None = None,
+    activation: int = 0,
+    limits: tuple[float, float] = (0.0, 0.0),
+) -> tuple[np.ndarray, list[tuple[Histogram, Histogram]]]:
+    """What the operator makes of memory, and what it has counted of x, scaled, summed and clipped."""
+    functions = tapping()
+    assert functions is not None
+    out = np.full_like(x, 77)
+    slots = [0, -1 if scale is None else 1, -1 if other is None else 2, 3 if activation == 2 else -1]
+    numbers = np.array([*slots, activation, channels, block], np.int64)
+    at = [None if array is None else array.ctypes.data for array in (x, scale, bias, other, out)]
+    spatial = int(np.prod(x.shape[2:])) if block == 0 else int(np.prod(x.shape[2:-1]))
+    with Taps(functions, 4) as taps:
+        functions.run(numbers.ctypes.data, ctypes.c_float(limits[0]), ctypes.c_float(limits[1]), *at, x.size, spatial)
+        return out, [taps.drain(slot) for slot in range(4)]
+
+
+def counted(values: np.ndarray) -> tuple[Histogram, Histogram]:
+    magnitudes, rectified = Histogram(), Histogram()
+    magnitudes.add(values)
+    rectified.add(np.maximum(values, np.float32(0)))
+    return magnitudes, rectified
+
+
+FLOATS = st.one_of(
+    st.floats(-100, 100, width=32),
+    st.sampled_from([0.0, -0.0, float("nan"), float("inf"), -float("inf"), 1e-45, -1e-42, 3e38, -(2.0**-110)]),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(FLOATS, min_size=1, max_size=40), st.integers(1, 200))
+def test_what_is_counted_is_what_a_histogram_counts(values: list[float], times: int) -> None:
+    x = np.resize(np.array(values, np.float32), len(values) * times)
+    out, found = run_tap(x)
+    assert out.tobytes() == x.tobytes()
+    for ours, theirs in zip(found[0], counted(x), strict=True):
+        assert same(ours, theirs)
+
+
+@pytest.mark.parametrize("block", [0, 8, 16])
+@pytest.mark.parametrize("channels", [1, 7, 8, 16, 19, 40])
+@pytest.mark.parametrize("activation", [0, 1, 2])
+def test_chains_in_any_layout_count_no_padding(block: int, channels: int, activation: int) -> None:
+    rng = np.random.default_rng(channels)
+    shape = (2, channels, 13, 17)
+    x, other = (rng.standard_normal(shape).astype(np.float32) for _ in range(2))
+    scale, bias = (rng.standard_normal(channels).astype(np.float32) for _ in range(2))
+    x[0, -1, 3, 3:7] = np.nan, np.inf, -np.inf, 50
+    scaled = x * scale[:, None, None] + bias[:, None, None]
+    summed = scaled + other
+    clipped = np.clip(summed, -0.5, 1.0)
+    last = (summed, np.where(summed <= 0, np.float32(0), summed), clipped)[activation]
+
+    def laid(array: np.ndarray) -> np.ndarray:
+        """In blocks of channels, the padding full of what must not be counted."""
+        if not block:
+            return array
+        padded = np.full((2, -(-channels // block) * block, 13, 17), np.float32(1e9))
+        padded[:, :channels] = array
+        return np.ascontiguousarray(padded.reshape(2, -1, block, 13, 17).transpose(0, 1, 3, 4, 2))
+
+    def longer(array: np.ndarray) -> np.ndarray:
+        return np.concatenate([array, np.zeros(-channels % (block or 1), np.float32)])
+
+    out, found = run_tap(
+        laid(x),
+        channels=channels,
+        block=block,
+        scale=longer(scale),
+        bias=longer(bias),
+        other=laid(other),
+        activation=activation,
+        limits=(-0.5, 1.0),
+    )
+    expected = laid(last)
+    real = laid(np.ones(shape, np.float32)) == 1
+    np.testing.assert_array_equal(out[real], expected[real])
+    tensors = [x, scaled, summed, *([clipped] if activation == 2 else [])]
+    for (ours, rectified), tensor in zip(found, tensors, strict=False):
+        magnitudes, theirs = counted(tensor)
+        assert same(ours, magnitudes)
+        assert same(rectified, theirs)
+        assert ours.seen == tensor.size
+
+
+# ---------------------------------------------------------------------------------------------- networks
+
+
+def test_steps_between_tensors_that_nothing_else_reads_are_computed_by_the_taps(tmp_path: Path) -> None:
+    model = load(residual(16, np.random.default_rng(0)))
+    names = [name for name in watched(model) if name not in ("r1", "r2", "y")]
+    room._write(room._with_outputs(model, names), tmp_path / "m.onnx")
+    values = [*model.graph.inputs, *(value for each in model.graph for value in each.outputs)]
+    shapes = {value.name: shape_of(value) or () for value in values}
+    written = tapped(str(tmp_path / "m.onnx"), {name: shapes[name] for name in names}, 1)
+    nodes = onnx.load_from_string(written.content).graph.node
+    left = {each.op_type for each in nodes}
+    assert not left & {"BatchNormalization", "Relu"}
+    assert sum(each.op_type == "Conv" for each in nodes) == 4
+    steps = [{a.name: onnx.helper.get_attribute_value(a) for a in each.attribute} for each in nodes if each.domain]
+    taken = [[step[key] >= 0 for key in ("scaled", "summed")] for step in steps if "scaled" in step]
+    assert taken.count([True, False]) == 2
+    assert taken.count([True, True]) == 1
+    counters = [step[key] for step in steps if "scaled" in step for key in ("first", "scaled", "summed", "clipped")]
+    assert sorted(each for each in counters if each >= 0) == list(range(len(names)))
+
+
+def whole(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    """Small whole numbers: sums of their products are exact in whatever order."""
+    return rng.integers(-3, 4, shape).astype(np.float32)
+
+
+def residual(channels: int, rng: np.random.Generator, *, exact: bool = False) -> onnx.ModelProto:
+    """Convolutions with everything that may follow one: normalisation, sums both ways, ReLU, Clip, pools, products."""
+
+    def weights(*shape: int) -> np.ndarray:
+        return whole(rng, *shape) if exact else rng.standard_normal(shape).astype(np.float32) / 8
+
+    c = channels
+    nodes, constants = [], {"low": np.array(0, np.float32), "high": np.array(6, np.float32)}
+
+    def normalised(x: str, y: str) -> None:
+        nodes.append(node("BatchNormalization", [x, *(f"{y}_{part}" for part in ("g", "b", "m", "v"))], y, epsilon=0.0))
+        constants[f"{y}_g"] = np.full(c, 2, np.float32) if exact else rng.uniform(0.5, 2, c).astype(np.float32)
+        constants[f"{y}_b"], constants[f"{y}_m"] = weights(c), weights(c)
+        constants[f"{y}_v"] = np.full(c, 4, np.float32) if exact else rng.uniform(0.5, 2, c).astype(np.float32)
+
+    def convolved(x: str, y: str, depth: int, size: int, bias: bool = False) -> None:
+        inputs = [x, f"{y}_w", *([f"{y}_c"] if bias else [])]
+        nodes.append(node("Conv", inputs, y, kernel_shape=[size, size], pads=[size // 2] * 4))
+        constants[f"{y}_w"] = weights(c, depth, size, size)
+        if bias:
+            constants[f"{y}_c"] = weights(c)
+
+    convolved("x", "c1", 3, 3)
+    normalised("c1", "b1")
+    nodes.append(node("Relu", ["b1"], "r1"))
+    nodes.append(node("MaxPool", ["r1"], "p1", kernel_shape=[2, 2], strides=[2, 2]))
+    convolved("p1", "c2", c, 1)
+    normalised("c2", "b2")
+    nodes.append(node("Add", ["b2", "p1"], "a2"))
+    nodes.append(node("Relu", ["a2"], "r2"))
+    convolved("r2", "c3", c, 3, bias=True)
+    nodes.append(node("Clip", ["c3", "low", "high"], "k3"))
+    convolved("r2", "c4", c, 1, bias=True)
+    normalised("c4", "b4")
+    nodes.append(node("Add", ["k3", "b4"], "a4"))
+    nodes.append(node("Sigmoid", ["b4"], "s4") if not exact else node("Relu", ["b4"], "s4"))
+    nodes.append(node("Mul", ["a4", "s4"], "m4"))
+    nodes.append(node("Reshape", ["m4", "flat"], "y"))
+    constants["flat"] = np.array([1, -1], np.int64)
+    return network(nodes, {"x": (1, 3, 16, 16)}, ["y"], constants)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(3)
+    np.save(tmp_path / "d.npy", rng.standard_normal((SAMPLES, 3, 16, 16)).astype(np.float32))
+    np.save(tmp_path / "whole.npy", whole(rng, SAMPLES, 3, 16, 16))
+    return tmp_path / "d.npy"
+
+
+@pytest.fixture
+def optimised(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """First samples of the shards that were counted inside ONNX Runtime."""
+    runs: list[int] = []
+    original = room._count
+
+    def count(network: Any, shard: Any, left: Any) -> Any:
+        runs.append(shard.start)
+        return original(network, shard, left)
+
+    monkeypatch.setattr(room, "_count", count)
+    return runs
+
+
+@pytest.mark.parametrize("channels", [5, 8, 13, 16, 24, 33])
+def test_scales_are_those_of_the_network_as_written_within_a_bin(
+    channels: int, data: Path, optimised: list[int]
+) -> None:
+    model = load(residual(channels, np.random.default_rng(channels)))
+    fast = collect(model, data)
+    assert optimised
+    plain = collect(model, data, options=AS_WRITTEN)
+    assert set(fast.histograms) == set(plain.histograms) == set(watched(model))
+    for name, histogram in fast.histograms.items():
+        other = plain.histograms[name]
+        assert (histogram.seen, histogram.counts.sum()) == (other.seen, other.counts.sum()), name
+        assert histogram.largest == pytest.approx(other.largest, rel=1e-5, abs=1e-6), name
+        assert find_range(histogram, "percentile") == pytest.approx(
+            find_range(other, "percentile"), abs=other.width * 1.01
+        ), name
+        for method in METHODS:
+            assert find_range(histogram, method) > 0, (name, method)
+
+
+@pytest.mark.parametrize("channels", [5, 16, 24])
+def test_histograms_of_exact_sums_are_identical(channels: int, data: Path, optimised: list[int]) -> None:
+    model = load(residual(channels, np.random.default_rng(channels), exact=True))
+    fast = collect(model, data.with_name("whole.npy"))
+    assert optimised
+    plain = collect(model, data.with_name("whole.npy"), options=AS_WRITTEN)
+    for name, histogram in fast.histograms.items():
+        assert same(histogram, plain.histograms[name]), name
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        CalibrationOptions(shard=1),
+        CalibrationOptions(shard=3, megabytes=1),
+        pytest.param(CalibrationOptions(jobs=2, shard=2), id="two processes"),
+    ],
+)
+def test_division_does_not_change_the_histograms(data: Path, options: CalibrationOptions) -> None:
+    model = load(residual(13, np.random.default_rng(1)))
+    once, divided = collect(model, data), collect(model, data, options=options)
+    assert all(same(histogram, divided.histograms[name]) for name, histogram in once.histograms.items())
+
+
+class StopError(Exception):
+    """Ends a calibration in the middle."""
+
+
+def test_an_interrupted_calibration_goes_on_to_the_same_histograms(
+    data: Path, tmp_path: Path, optimised: list[int]
+) -> None:
+    model = load(residual(13, np.random.default_rng(1)))
+    options = CalibrationOptions(shard=2, state=tmp_path / "state")
+    whole = collect(model, data)
+
+    def interrupt(_: str) -> None:
+        raise StopError
+
+    with pytest.raises(StopError):
+        collect(model, data, options=options, progress=interrupt)
+    with pytest.raises(OrinportError, match="other data or options"):
+        collect(model, data, options=CalibrationOptions(shard=2, state=tmp_path / "state", optimised=False))
+    del optimised[:]
+    again = collect(model, data, options=options)
+    assert set(optimised) == {2, 4}
+    assert all(same(histogram, again.histograms[name]) for name, histogram in whole.histograms.items())
+
+
+def test_min_max_runs_the_network_as_it_is_written(data: Path, optimised: list[int]) -> None:
+    calibrate(load(residual(8, np.random.default_rng(1))), data, options=CalibrationOptions(method="min-max"))
+    assert not optimised
+
+
+def test_values_that_are_not_finite_are_counted_apart(data: Path, optimised: list[int]) -> None:
+    """0 / 0 and 1 / 0 on their way through a convolution's neighbours."""
+    proto = network(
+        [
+            node("Relu", ["x"], "r"),
+            node("Div", ["one", "r"], "d"),
+            node("Relu", ["d"], "e"),
+            node("Mul", ["r", "d"], "y"),
+        ],
+        {"x": (1, 3, 16, 16)},
+        ["y"],
+        {"one": np.array(1, np.float32)},
+    )
+    fast = collect(load(proto), data)
+    assert optimised
+    plain = collect(load(proto), data, options=AS_WRITTEN)
+    assert fast.histograms["d"].nonfinite > 0
+    assert all(same(histogram, plain.histograms[name]) for name, histogram in fast.histograms.items())
+
+
+def test_networks_that_cannot_be_counted_inside_run_as_written(data: Path, optimised: list[int]) -> None:
+    proto = network(
+        [node("Cast", ["x"], "h", to=10), node("Mul", ["h", "two"], "y")],
+        {"x": (1, 3, 16, 16)},
+        ["y"],
+        {"two": np.array(2, np.float16)},
+    )
+    assert set(calibrate(load(proto), data).tensors) == {"x", "h", "y"}
+    assert not optimised
+
+
+def test_a_machine_of_a_fleet_without_compiler_is_told(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = load(residual(8, np.random.default_rng(1)))
+    shards: list[room._Shard] = []
+    monkeypatch.setattr(room, "_results", lambda left, *_: shards.extend(left) or iter(()))
+    collect(model, data, options=CalibrationOptions(scheduler="tcp://elsewhere:1"))
+    monkeypatch.setattr(room, "tapping", lambda: None)
+    with pytest.raises(OrinportError, match="cannot be counted inside ONNX Runtime") as error:
+        room._network(shards[0])
+    assert "ORINPORT_COMPILE=0" in error.value.hint
+
+
+def test_blocks_are_those_of_the_processor() -> None:
+    assert block_of() in (0, 8, 16)
