@@ -316,6 +316,27 @@ def test_a_bundle_in_onnx_runtime_against_its_original(
     assert "Random inputs show defects" in out
 
 
+def test_a_reference_with_dynamic_shapes_has_those_of_the_bundle(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The moved input has the shape of the original network, the other its own."""
+    weights = [numpy_helper.from_array(np.array([1, 3, 8, 8], np.int64), "s")]
+    nodes = [
+        helper.make_node("Reshape", ["x", "s"], ["r"], name="reshape"),
+        helper.make_node("Add", ["r", "z"], ["y"], name="add"),
+    ]
+    edges = {"x": ["n", 192], "z": ["n", 3, "h", "w"], "y": ["n", 3, "h", "w"]}
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in edges.items()]
+    graph = helper.make_graph(nodes, "g", infos[:2], infos[2:], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    original, folder = tmp_path / "dynamic.onnx", tmp_path / "dynamic.orin"
+    original.write_bytes(model.SerializeToString())
+    report = orinport.prepare(original, shapes=["x:1x192", "z:1x3x8x8"], output=folder)
+    assert [edge.name for edge in report.edges if edge.kind == "input"] == ["x"]
+    assert main(["run", str(folder), "-b", "onnxruntime", "--reference", str(original), "--cases", "1"]) == 0
+    assert "output y 1x3x8x8: fine" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("edge", "says"),
     [

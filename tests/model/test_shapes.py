@@ -222,6 +222,11 @@ def test_a_dimension_of_0_is_called_what_it_is() -> None:
     assert load(proto, shapes="x:2x16x8").inputs[0].shape == (2, 16, 8)
 
 
+def test_the_example_for_pictures() -> None:
+    assert "--shapes x:1x3x224x224." in refusal(single("Relu", {"x": ("n", 3, "h", "w")}))
+    assert "--shapes x:1x3x64x224." in refusal(single("Relu", {"x": (1, 3, 64, "w")}))
+
+
 def test_a_dimension_that_says_nothing_is_dynamic() -> None:
     proto = network([node("Relu", ["x"], "y")], {"x": [1, 16, 8]}, ["y"])
     for dim in (-1, None):

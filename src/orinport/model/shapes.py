@@ -132,7 +132,7 @@ def _fill(info: onnx.ValueInfoProto, symbols: Mapping[str, int]) -> None:
         if dim.dim_param not in _ANONYMOUS and dim.dim_param in symbols:
             dim.dim_value = symbols[dim.dim_param]
     if not tensor.HasField("shape") or any(dim.dim_value <= 0 for dim in tensor.shape.dim):
-        example = "x".join(str(d.dim_value) if d.dim_value > 0 else "1" for d in tensor.shape.dim) or "1x3x224x224"
+        example = "x".join(_example(tensor.shape.dim)) or "1x3x224x224"
         hint = f"Give it with --shapes, for example --shapes {_argument(f'{info.name}:{example}')}."
         if any(_is_empty(dim) for dim in tensor.shape.dim):
             raise OrinportError(
@@ -143,6 +143,12 @@ def _fill(info: onnx.ValueInfoProto, symbols: Mapping[str, int]) -> None:
         raise OrinportError(
             f"The input {quote(info.name)} has the dynamic shape {declared}, and the DLA needs fixed ones.", hint
         )
+
+
+def _example(dims: Sequence[onnx.TensorShapeProto.Dimension]) -> list[str]:
+    """A shape for a hint: 1 for what is not given, but 224 for height and width of pictures."""
+    sides = (2, 3) if len(dims) == 4 else ()
+    return [str(d.dim_value if d.dim_value > 0 else 224 if i in sides else 1) for i, d in enumerate(dims)]
 
 
 def _is_empty(dim: onnx.TensorShapeProto.Dimension) -> bool:
