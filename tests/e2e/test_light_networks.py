@@ -7,6 +7,8 @@ also run with random weights of a trained network's magnitude.
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +57,22 @@ def test_one_loadable_and_the_same_function(name: str, tmp_path: Path) -> None:
     assert orinport.check(tmp_path / "b/model.onnx", target=TARGET).all_dla
     assert "--allowGPUFallback" not in (tmp_path / "b/build.sh").read_text()
     onnx.checker.check_model(str(tmp_path / "b/model.onnx"), full_check=True)
+
+
+@pytest.mark.slow
+def test_memory_stays_below_that_of_four_networks(tmp_path: Path) -> None:
+    """The peak of `prepare`, interpreter and imports included; measured: 2.9 times what is written."""
+    code = """
+import sys, orinport
+orinport.prepare(sys.argv[1], target="orin-agx-64gb/jp6.0", output=sys.argv[2])
+print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
+"""
+    arguments = [sys.executable, "-c", code, str(LIGHT / "light_resnet50.onnx"), str(tmp_path / "b")]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    written = (tmp_path / "b/model.onnx").stat().st_size
+    assert 100e6 < written < 110e6
+    assert 1024 * int(done.stdout) < 3.5 * written
 
 
 @pytest.mark.parametrize(

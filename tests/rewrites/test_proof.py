@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -16,9 +20,6 @@ from orinport.model.load import load
 from orinport.rewrites.driver import rewrite_model
 from orinport.rewrites.edges import move_edges
 from orinport.rewrites.proof import compare_models
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_equal_models() -> None:
@@ -176,3 +177,83 @@ def test_a_network_that_magnifies_rounding_is_held_to_its_own_noise() -> None:
     assert rounded.rows[0].max_rel > 2.0**-12
     assert not compare_models(sine(1e4), sine(1.0001e4)).equal
     assert not compare_models(sine(1.0), sine(1.001)).equal
+
+
+def test_large_weights_are_lent(tmp_path: Path) -> None:
+    """ONNX Runtime reads weights where they lie: two runs of 128 MiB of weights make no second copy of them."""
+    if not sys.platform.startswith("linux"):
+        pytest.skip("peak memory is read from /proc")
+    code = """
+import numpy as np, onnxruntime
+from builders import network, node
+from orinport.model.load import load
+from orinport.rewrites.proof import compare_models
+import onnx_ir as ir
+
+def peak():
+    return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) // 1024
+
+def model(last):
+    small = load(network([node("MatMul", ["x", "w"], "h"), node(last, ["h"], "y")], {"x": (1, 4096)}, ["y"],
+                         {"w": np.zeros((4096, 8192), np.float32)}))
+    small.graph.initializers["w"].const_value = ir.Tensor(weights, name="w")
+    return small
+
+weights = np.random.default_rng(0).standard_normal((4096, 8192), np.float32)
+first, second, third = model("Relu"), model("Relu"), model("Identity")
+before = peak()
+assert compare_models(first, second).equal
+assert not compare_models(first, third).equal
+print(peak() - before)
+"""
+    path = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 100
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64, np.int32, np.int64, np.int8])
+def test_lent_weights_are_those_of_the_network(dtype: type) -> None:
+    """Weights above the size from which they are lent: equal ones are equal, and one element that differs is seen."""
+
+    def gathered(extra: int) -> object:
+        table = (np.arange(4096) % 100).astype(dtype)
+        table[4000] += extra
+        nodes = [node("Gather", ["table", "x"], "y", axis=0)]
+        proto = network(nodes, {"x": ((3,), np.int64)}, ["y"], {"table": table.reshape(4, 1024)})
+        return load(proto)
+
+    assert compare_models(gathered(0), gathered(0)).equal
+    assert not compare_models(gathered(0), gathered(20), cases=8).equal
+
+
+def test_weights_that_cannot_be_lent_go_along() -> None:
+    """BFLOAT16, which NumPy does not know, and a weight that a subgraph reads."""
+    rng = np.random.default_rng(0)
+    table = helper.make_tensor("half", TensorProto.BFLOAT16, (64, 64), rng.standard_normal(4096).astype(np.float32))
+    taken = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["inner"])], "then", [], [onnx.ValueInfoProto(name="inner")]
+    )
+    other = helper.make_graph(
+        [helper.make_node("Add", ["x", "w"], ["outer"])], "else", [], [onnx.ValueInfoProto(name="outer")]
+    )
+    nodes = [
+        node("ReduceMax", ["x"], "largest", keepdims=0),
+        node("Cast", ["largest"], "condition", to=TensorProto.BOOL),
+        node("If", ["condition"], "branched", then_branch=taken, else_branch=other),
+        node("Cast", ["half"], "wide", to=TensorProto.FLOAT),
+        node("Add", ["branched", "wide"], "y"),
+    ]
+    weights = {"w": rng.standard_normal((64, 64)).astype(np.float32)}
+    proto = network(nodes, {"x": (64, 64)}, {"y": (64, 64)}, weights)
+    proto.graph.initializer.append(table)
+    changed = onnx.ModelProto.FromString(proto.SerializeToString())
+    changed.graph.initializer[0].raw_data = (weights["w"] + 1).tobytes()
+    assert compare_models(load(proto), load(proto)).equal
+    assert not compare_models(load(proto), load(changed)).equal

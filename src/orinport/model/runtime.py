@@ -31,8 +31,8 @@ def open_session(
 
     `threads` is the number of threads inside an operator, 0 for ONNX Runtime's choice. Without `optimise` the
     network runs as it is written, without `arena` freed memory goes back at once. The optimised network is written to
-    `optimised_to`; `operators` is a library with more of them. `weights` are initializers that the model's file names as
-    external data: the session reads them where they lie, and keeps them. Raises what ONNX Runtime raises.
+    `optimised_to`; `operators` is a library with more of them. `weights` are initializers that the model's file names
+    as external data: the session reads them where they lie, and keeps them. Raises what ONNX Runtime raises.
     """
     import onnxruntime
 

@@ -41,7 +41,7 @@ __all__ = ["compare_models", "prove"]
 _LARGE_MACS = 1 << 26
 _BYTES_AT_ONCE = 1 << 30
 _PROTO_BYTES = 1 << 26
-"""Constants up to this size go to ONNX Runtime in memory, as proto, bytes and its own copy; larger ones in a file."""
+"""Constants that cannot be lent to ONNX Runtime go there in the model's file up to this size, and else in another."""
 
 _EPS = {ir.DataType.FLOAT16: 2.0**-10, ir.DataType.BFLOAT16: 2.0**-7, ir.DataType.DOUBLE: 2.0**-23}
 _FP32_EPS = 2.0**-23
@@ -438,27 +438,54 @@ def _run_whole(
     model: ir.Model, feeds: Sequence[Arrays], outputs: Sequence[str], threads: int
 ) -> list[list[NDArray[Any]]]:
     """The outputs for each of `feeds`; the session lives only as long as this takes."""
-    tensors = [value.const_value for value in model.graph.initializers.values()]
-    size = sum(tensor.nbytes for tensor in tensors if tensor is not None)
     graph = model.graph.clone()
     for node in graph.all_nodes():
         node.name = None  # ONNX Runtime refuses two nodes of one name
     nameless = ir.Model(graph, ir_version=max(model.ir_version, 4), functions=list(model.functions.values()))
-    if size < _PROTO_BYTES:
-        for value in graph.initializers.values():
-            if value.const_value is not None:
-                value.const_value = embedded(value.const_value)
-        runner = Runner(runnable_piece(ir.to_proto(nameless)).SerializeToString(), threads=threads)
-        return [runner.run(arrays, outputs) for arrays in feeds]
+    tensors = {name: v.const_value for name, v in graph.initializers.items() if v.const_value is not None}
+    lent = {name: tensor for name, tensor in tensors.items() if _can_be_lent(tensor)}
+    size = sum(tensor.nbytes for tensor in tensors.values())
     with tempfile.TemporaryDirectory(prefix="orinport-") as folder:
         path = Path(folder) / "model.onnx"
-        ir.save(nameless, path, external_data="model.onnx.data")
-        proto = onnx.ModelProto.FromString(path.read_bytes())
-        changed = runnable_piece(proto)
-        if changed is not proto:
-            path.write_bytes(changed.SerializeToString())
-        runner = Runner(str(path), threads=threads)
+        weights: Arrays = {}
+        if size < _PROTO_BYTES or size - sum(tensor.nbytes for tensor in lent.values()) < _PROTO_BYTES:
+            weights = _take_out(graph, lent, path.with_name("weights"))
+            proto = ir.to_proto(nameless)
+        else:
+            ir.save(nameless, path, external_data="model.onnx.data")
+            proto = onnx.ModelProto.FromString(path.read_bytes())
+        path.write_bytes(runnable_piece(proto).SerializeToString())
+        runner = Runner(str(path), threads=threads, weights=weights)
         return [runner.run(arrays, outputs) for arrays in feeds]
+
+
+_LENT_BYTES = 1 << 12
+_LENT_TYPES = frozenset(
+    {ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, ir.DataType.INT8, ir.DataType.INT32, ir.DataType.INT64}
+)
+
+
+def _can_be_lent(tensor: ir.TensorProtocol) -> bool:
+    """Large, and of a type that NumPy and ONNX Runtime hold alike."""
+    return tensor.nbytes >= _LENT_BYTES and tensor.dtype in _LENT_TYPES
+
+
+def _take_out(graph: ir.Graph, lent: Mapping[str, ir.TensorProtocol], file: Path) -> Arrays:
+    """The weights `lent`, which ONNX Runtime reads where they lie instead of making a copy of its own.
+
+    In the graph they become references to `file`, which ONNX Runtime wants to exist and does not read; all others are
+    held in memory.
+    """
+    file.touch()
+    for name, value in graph.initializers.items():
+        tensor = value.const_value
+        if name in lent:
+            shape = ir.Shape(lent[name].shape.numpy())
+            stub = ir.ExternalTensor(file.name, 0, lent[name].nbytes, lent[name].dtype, shape=shape, name=name)
+            value.const_value = stub
+        elif tensor is not None:
+            value.const_value = embedded(tensor)
+    return {name: tensor.numpy() for name, tensor in lent.items()}
 
 
 def _first_difference(

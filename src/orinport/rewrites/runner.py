@@ -26,15 +26,25 @@ class NotProvableError(Exception):
 
 
 class Runner:
-    """A model in ONNX Runtime, nothing optimised; in onnx.reference where that cannot run it."""
+    """A model in ONNX Runtime, nothing optimised; in onnx.reference where that cannot run it.
 
-    def __init__(self, source: bytes | str, proto: Callable[[], Any] | None = None, *, threads: int = 1) -> None:
+    `weights` are elements of initializers that the model names without holding them.
+    """
+
+    def __init__(
+        self,
+        source: bytes | str,
+        proto: Callable[[], Any] | None = None,
+        *,
+        threads: int = 1,
+        weights: Mapping[str, NDArray[Any]] | None = None,
+    ) -> None:
         self._session: Any = None
         self._reference: Any = None
         self._proto = proto
         self.engine = "onnxruntime"
         try:
-            self._session = open_session(source, threads=threads, optimise=False, arena=False)
+            self._session = open_session(source, threads=threads, optimise=False, arena=False, weights=weights)
         except Exception as error:
             self._fall_back(error)
 
