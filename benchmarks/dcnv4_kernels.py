@@ -4,7 +4,7 @@ FlashInternImage-T's levels at batch 1 and 128 (float16 in both accuracies, floa
 beside the published package DCNv4 where it can be imported (--peer FOLDER adds a folder to the import path). Every
 output is compared with float64 before it is timed; times are medians of CUDA-graph replays.
 
-    python benchmarks/dcnv4_kernels.py [--tune] [--peer FOLDER] [--json FILE]
+    python benchmarks/dcnv4_kernels.py [--tune] [--peer FOLDER] [--only REGEX] [--json FILE]
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -32,6 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tune", action="store_true", help="time every configuration first and use the fastest")
     parser.add_argument("--peer", help="folder from which the package DCNv4 can be imported")
+    parser.add_argument("--only", default="", help="only problems whose name this pattern finds; no gradients")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     if options.peer:
@@ -43,20 +45,30 @@ def main() -> None:
     print("\n| problem | mode | us | range | of roofline | error | configuration | peer us | peer error | speed-up |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     for problem, fast, cold in problems():
+        if not re.search(options.only, str(problem)):
+            continue
         if options.tune and (problem, fast) not in tuned:
             tuned.add((problem, fast))
-            cuda_bench.tune(problem, fast=fast)
+            timed, _ = cuda_bench.tune(problem, fast=fast)
             cuda._prepare.cache_clear()
+            if options.only:
+                best = sorted(timed, key=lambda result: result.microseconds)[:5]
+                print("tuned:", ", ".join(f"{each.name} {each.microseconds:.2f}" for each in best), flush=True)
         results = cuda_bench.measure(
             problem, fast=fast, cold=cold, peers=() if fast or problem.dtype == torch.bfloat16 else peers
         )
         rows.append(row(problem, fast, cold, results, bandwidth))
-    print("\ngradients\n\n| problem | us | error | deterministic us | error | peer us | speed-up |")
-    print("|---|---|---|---|---|---|---|")
-    for size, group in T_LEVELS:
-        rows.append(gradients(Problem(64, size, size, Geometry(group, 16)), bool(peers)))
+    if not options.only:
+        rows += all_gradients(bool(peers))
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1, default=str))
+
+
+def all_gradients(peer):
+    """The table of gradients, float16 at batch 64."""
+    print("\ngradients\n\n| problem | us | error | deterministic us | error | peer us | speed-up |")
+    print("|---|---|---|---|---|---|---|")
+    return [gradients(Problem(64, size, size, Geometry(group, 16)), peer) for size, group in T_LEVELS]
 
 
 def problems():
@@ -65,8 +77,9 @@ def problems():
         for size, group in T_LEVELS:
             for fast in (False, True):
                 yield Problem(batch, size, size, Geometry(group, 16)), fast, cold
-    for size, group in T_LEVELS:
-        yield Problem(128, size, size, Geometry(group, 16), torch.float32), False, True
+    for cold in (False, True):
+        for size, group in T_LEVELS:
+            yield Problem(128, size, size, Geometry(group, 16), torch.float32), False, cold
     for size, group in T_LEVELS:
         yield Problem(128, size, size, Geometry(group, 16), torch.bfloat16), False, True
     for height, width in DETECTION:

@@ -4,7 +4,8 @@ The published model is built from --peer FOLDER, which must hold the repository'
 importable package DCNv4; both get the same random weights, and logits are compared before anything is timed. Latency
 and throughput are medians over runs that take turns.
 
-    python benchmarks/dcnv4_model.py --peer FOLDER [--batch 1 128] [--compile MODE ...] [--json FILE]
+    python benchmarks/dcnv4_model.py --peer FOLDER [--batch 1 128] [--compile MODE ...] [--peer-compile MODE ...]
+        [--json FILE]
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ def main() -> None:
     parser.add_argument("--peer", help="folder with the published code")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 128])
     parser.add_argument("--compile", nargs="*", default=[], help="modes of torch.compile to try for both")
+    parser.add_argument("--peer-compile", nargs="*", default=[], help="further modes for the published model alone")
     parser.add_argument("--accuracy", choices=["exact", "fast"], default="exact")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--json", type=Path)
@@ -48,8 +50,8 @@ def main() -> None:
     with torch.inference_mode():
         for batch in options.batch:
             rows += compare(batch, {"orinport": ours}, theirs, options)
-    if options.json:
-        options.json.write_text(json.dumps(rows, indent=1))
+            if options.json:
+                options.json.write_text(json.dumps(rows, indent=1))
 
 
 def published(folder, ours):
@@ -74,7 +76,7 @@ def compare(batch, models, theirs, options):
         logits[owner] = model(value).double()
         ways = {"eager": lambda model=model, value=value: model(value)}
         add(ways, "CUDA graph", lambda model=model, value=value: GraphRunner(model, value).replay)
-        for mode in options.compile:
+        for mode in options.compile + (options.peer_compile if owner == "published" else []):
             add(ways, f"compile {mode}", lambda model=model, value=value, mode=mode: compiled(model, value, mode))
         for way, run in ways.items():
             runs[f"{owner}, {way}"] = run

@@ -24,6 +24,7 @@ def main() -> None:
     for geometry, batch, height, width in (
         (Geometry(4, 16), 3, 13, 11),
         (Geometry(5, 16, offset_scale=0.5), 1, 20, 24),
+        (Geometry(1, 64), 1, 20, 24),
         (Geometry(3, 5, kernel=(2, 3)), 2, 6, 7),
     ):
         rows, columns = geometry.output_size(height, width)

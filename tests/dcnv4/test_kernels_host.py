@@ -229,8 +229,8 @@ def test_ring_needs_room_for_a_warp():
 
 
 @pytest.mark.parametrize("c", [CONFIGURATIONS[i] for i in (3, 5, 7, 8, 11, 12, 15, 23, 25)], ids=str)
-def test_fast_interpolation(library, c):
-    geometry = Geometry(4, 16)
+@pytest.mark.parametrize("geometry", [Geometry(4, 16), Geometry(2, 32), Geometry(1, 64)], ids=str)
+def test_fast_interpolation(library, c, geometry):
     value, vectors, _ = draw(geometry, (4, 12, 12), F16, F16, 3)
     output = compute(library, geometry, value, vectors, None, F16, F16, c, fast=True)
     assert 2e-4 < error(output, reference(value, vectors, **keywords(geometry))) < 5e-4

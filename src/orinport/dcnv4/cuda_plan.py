@@ -212,6 +212,8 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     Configuration(_S, 32, threads=512, tile_columns=20, halo=4, resident=512),
     Configuration(_S, 16, threads=512, halo=4, resident=512),
     Configuration(_S, 32, threads=384, halo=4, resident=512),
+    Configuration(_W, 32, threads=160, images=4, resident=640),
+    Configuration(_W, 64, threads=160, images=4, resident=640),
 )
 """Ids are positions, counted from 1."""
 
@@ -235,6 +237,7 @@ _MEASURED = (
     (4, 56, 56, 64, 64, 24),
     (4, 28, 28, 128, 64, 24),
     (4, 14, 14, 256, 64, 9),
+    (4, 7, 7, 512, 128, 29),
     (4, 7, 7, 512, 64, 10),
 )
 """(element bytes, height, width, channels, batch, id): the fastest on an H200 by `dcnv4 bench --tune`, for batches from
@@ -309,6 +312,15 @@ def wide(p: Params, value: ElementType) -> bool:
     queries = p.out_height * p.out_width
     largest = max(p.height * p.width * p.value_stride * value.bytes, queries * _channels(p) * value.bytes)
     return bool(max(largest, queries * p.offset_stride * 4) >= _INT32)
+
+
+def shared_lanes(p: Params, value: ElementType, c: Configuration) -> int:
+    """Neighbouring lanes that work on one group and share the preparation of its taps: 1, 2 or 4. It costs shuffles,
+    which pays where arithmetic binds, not shared memory: in 16-bit types."""
+    tiles = c.kernel is Kernel.RING or (c.kernel is Kernel.STREAM and c.tile_columns > 0)
+    if not tiles or c.bytes != 32 or value.bytes != 2:
+        return 1
+    return math.gcd(4, int(p.group_channels) // 16)
 
 
 def plan(p: Params, value: ElementType, offset: ElementType, c: Configuration, limits: Limits) -> Launch | None:
@@ -518,4 +530,5 @@ def kernel_name(p: Params, value: ElementType, offset: ElementType, fast: bool, 
         far = str(wide(p, value)).lower()
         return f"orinport::dcnv4::direct_kernel<{types}, {width}, {c.split}, {taps}, {quick}, {far}>"
     tiled = f", {str(c.tile_columns > 0).lower()}" if c.kernel is Kernel.STREAM else ""
+    tiled += "" if c.kernel is Kernel.WHOLE else f", {shared_lanes(p, value, c)}"
     return f"orinport::dcnv4::{c.kernel.name.lower()}_kernel<{types}, {c.bytes // 16}, {quick}, {c.resident}{tiled}>"

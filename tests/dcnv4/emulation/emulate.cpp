@@ -23,7 +23,7 @@ int plan_launch(const Params* p, int value, int offset, int id, const Limits* li
 int forward(const Params* p, int value, int offset, int fast, const Configuration* c, const Limits* limits) {
     Launch launch;
     if (!plan(*p, value, offset, *c, *limits, &launch)) return 1;
-    const ForwardKernel kernel = find_kernel(value, offset, fast, *c, unrolled(*p, offset), wide(*p, value));
+    const ForwardKernel kernel = find_kernel(*p, value, offset, fast, *c);
     if (!kernel) return 2;
     gridDim = {launch.grid_x, launch.grid_y, launch.grid_z};
     blockDim = {launch.block_x, launch.block_y, 1};

@@ -5,6 +5,7 @@
 #include <ucontext.h>
 
 #include <cfenv>
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -79,6 +80,10 @@ T atomicAdd(T* to, T number) {
 inline long long __double2ll_rn(double number) { return std::llrint(number); }
 
 namespace emulation {
+/// Where all threads of a block, or of a warp, wait for each other.
+struct Meeting {
+    unsigned arrived = 0, generation = 0;
+};
 struct Block {
     ucontext_t scheduler;
     std::vector<ucontext_t> threads;
@@ -86,6 +91,8 @@ struct Block {
     std::vector<char> finished;
     std::vector<float> exchange;
     std::function<void()> body;
+    Meeting everyone;
+    std::vector<Meeting> warps;
     unsigned current = 0;
 };
 inline Block block;
@@ -97,13 +104,33 @@ inline void enter() {
     block.finished[block.current] = 1;
 }
 
-/// Run one block; all threads advance from barrier to barrier in turn.
+inline void meet(Meeting& meeting) {
+    const dim3 mine = threadIdx;
+    const unsigned generation = meeting.generation;
+    ++meeting.arrived;
+    do pause();
+    while (meeting.generation == generation);
+    threadIdx = mine;
+}
+inline Meeting& own_warp() { return block.warps[block.current / 32]; }
+/// Let threads [first, last) go on if all of them that still run have arrived.
+inline void release(Meeting& meeting, unsigned first, unsigned last) {
+    unsigned running = 0;
+    for (unsigned i = first; i < last; ++i) running += !block.finished[i];
+    if (meeting.arrived == 0 || meeting.arrived < running) return;
+    meeting.arrived = 0;
+    ++meeting.generation;
+}
+
+/// Run one block; threads advance from one wait to the next in turn.
 inline void run_block(const std::function<void()>& body) {
     const unsigned count = blockDim.x * blockDim.y * blockDim.z;
     block.body = body;
     block.threads.resize(count);
     block.finished.assign(count, 0);
     block.exchange.assign(count + 32, 0.0f);
+    block.everyone = {};
+    block.warps.assign(count / 32 + 1, {});
     while (block.stacks.size() < count) block.stacks.emplace_back(64 * 1024);
     for (unsigned i = 0; i < count; ++i) {
         getcontext(&block.threads[i]);
@@ -125,34 +152,34 @@ inline void run_block(const std::function<void()>& body) {
             threadIdx.z = 0;
             swapcontext(&block.scheduler, &block.threads[i]);
         }
+        release(block.everyone, 0, count);
+        for (unsigned i = 0; i < count; i += 32) release(block.warps[i / 32], i, std::min(i + 32, count));
     }
 }
 }  // namespace emulation
 
-inline void __syncthreads() {
-    const dim3 mine = threadIdx;
-    emulation::pause();
-    threadIdx = mine;
+inline void __syncthreads() { emulation::meet(emulation::block.everyone); }
+inline void __syncwarp() { emulation::meet(emulation::own_warp()); }
+namespace emulation {
+/// What lane `source` of the warp gives.
+inline float exchange(float number, unsigned source) {
+    const unsigned me = thread_number();
+    block.exchange[me] = number;
+    __syncwarp();
+    const float other = block.exchange[(me & ~31u) + source];
+    __syncwarp();
+    return other;
 }
-inline int __shfl_sync(unsigned, int number, int lane) {
-    const dim3 mine = threadIdx;
-    const unsigned me = emulation::thread_number();
-    emulation::block.exchange[me] = __int_as_float(number);
-    emulation::pause();
-    const float other = emulation::block.exchange[(me & ~31u) + static_cast<unsigned>(lane)];
-    emulation::pause();
-    threadIdx = mine;
-    return __float_as_int(other);
+}  // namespace emulation
+inline int __shfl_sync(unsigned, int number, int lane, int width = 32) {
+    const unsigned first = emulation::thread_number() & 31u & ~(static_cast<unsigned>(width) - 1u);
+    return __float_as_int(emulation::exchange(__int_as_float(number), first + static_cast<unsigned>(lane)));
 }
 inline float __shfl_xor_sync(unsigned, float number, int mask) {
-    const dim3 mine = threadIdx;
-    const unsigned me = emulation::thread_number();
-    emulation::block.exchange[me] = number;
-    emulation::pause();
-    const float other = emulation::block.exchange[me ^ static_cast<unsigned>(mask)];
-    emulation::pause();
-    threadIdx = mine;
-    return other;
+    return emulation::exchange(number, (emulation::thread_number() & 31u) ^ static_cast<unsigned>(mask));
+}
+inline int __shfl_xor_sync(unsigned every, int number, int mask) {
+    return __float_as_int(__shfl_xor_sync(every, __int_as_float(number), mask));
 }
 
 namespace orinport {

@@ -34,8 +34,38 @@ namespace dcnv4 {
 
 using ForwardKernel = void (*)(const Params, const Division);
 
+/// Of the kernels that stage value in shared memory. Only tiles of two chunks in 16-bit types share taps among lanes.
 template <class V, class O, bool FAST>
-ForwardKernel find_typed(const Configuration& c, bool unrolled, bool wide) {
+ForwardKernel find_tiled(const Configuration& c, int share) {
+    constexpr bool kShares = V::kBytes == 2;
+    const bool tiled = c.tile_columns > 0;
+    if (c.resident != (c.kernel == kStream ? 512 : 640) || (share != 1 && !kShares)) return nullptr;
+    if constexpr (V::kBytes >= 2) {
+        constexpr int kTwo = kShares ? 2 : 1, kFour = kShares ? 4 : 1;
+        if (c.bytes == 32 && c.kernel == kWhole) return whole_kernel<V, O, 2, FAST, 640>;
+        if (c.bytes == 32 && c.kernel == kRing) {
+            return share == 4   ? ring_kernel<V, O, 2, FAST, 640, kFour>
+                   : share == 2 ? ring_kernel<V, O, 2, FAST, 640, kTwo>
+                                : ring_kernel<V, O, 2, FAST, 640, 1>;
+        }
+        if (c.bytes == 32 && !tiled) return stream_kernel<V, O, 2, FAST, 512, false, 1>;
+        if (c.bytes == 32) {
+            return share == 4   ? stream_kernel<V, O, 2, FAST, 512, true, kFour>
+                   : share == 2 ? stream_kernel<V, O, 2, FAST, 512, true, kTwo>
+                                : stream_kernel<V, O, 2, FAST, 512, true, 1>;
+        }
+    }
+    if (c.bytes == 16 && c.kernel == kWhole) return whole_kernel<V, O, 1, FAST, 640>;
+    if (c.bytes == 16 && c.kernel == kRing) return ring_kernel<V, O, 1, FAST, 640, 1>;
+    if (c.bytes == 16 && !tiled) return stream_kernel<V, O, 1, FAST, 512, false, 1>;
+    if constexpr (V::kBytes == 4) {
+        if (c.bytes == 64 && c.kernel == kWhole) return whole_kernel<V, O, 4, FAST, 640>;
+    }
+    return nullptr;
+}
+
+template <class V, class O, bool FAST>
+ForwardKernel find_typed(const Configuration& c, bool unrolled, bool wide, int share) {
     constexpr int kElement = V::kBytes;
     if (c.kernel == kDirect) {
         if (wide) {
@@ -55,41 +85,23 @@ ForwardKernel find_typed(const Configuration& c, bool unrolled, bool wide) {
         }
     }
     if (!unrolled || wide) return nullptr;
-    if (c.kernel == kStream) {
-        const bool tiled = c.tile_columns > 0;
-        if (c.resident != 512) return nullptr;
-        if (c.bytes == 16) return tiled ? nullptr : stream_kernel<V, O, 1, FAST, 512, false>;
-        if constexpr (kElement >= 2) {
-            if (c.bytes == 32) return tiled ? stream_kernel<V, O, 2, FAST, 512, true> : stream_kernel<V, O, 2, FAST, 512, false>;
-        }
-        return nullptr;
-    }
-    const bool ring = c.kernel == kRing;
-    if (c.resident != 640) return nullptr;
-    switch (c.bytes) {
-        case 16: return ring ? ring_kernel<V, O, 1, FAST, 640> : whole_kernel<V, O, 1, FAST, 640>;
-        case 32:
-            if constexpr (kElement >= 2) return ring ? ring_kernel<V, O, 2, FAST, 640> : whole_kernel<V, O, 2, FAST, 640>;
-            return nullptr;
-        case 64:
-            if constexpr (kElement == 4) return ring ? nullptr : whole_kernel<V, O, 4, FAST, 640>;
-            return nullptr;
-        default: return nullptr;
-    }
+    return find_tiled<V, O, FAST>(c, share);
 }
 
-/// The kernel of a configuration, or null if it was not compiled.
-inline ForwardKernel find_kernel(int value, int offset, bool fast, const Configuration& c, bool unrolled, bool wide) {
+/// The kernel of a configuration for a problem, or null if it was not compiled.
+inline ForwardKernel find_kernel(const Params& p, int value, int offset, bool fast, const Configuration& c) {
+    const bool unrolled = dcnv4::unrolled(p, offset), wide = dcnv4::wide(p, value);
+    const int share = shared_lanes(p, value, c);
 #if !defined(ORINPORT_EMULATE) || defined(ORINPORT_EMULATE_ALL)
-    if (value == kBF16 && offset == kBF16) return find_typed<BF16, BF16, false>(c, unrolled, wide);
-    if (value == kF16 && offset == kF32) return find_typed<F16, F32, false>(c, unrolled, wide);
-    if (value == kI8 && offset == kF32) return find_typed<I8, F32, false>(c, unrolled, wide);
+    if (value == kBF16 && offset == kBF16) return find_typed<BF16, BF16, false>(c, unrolled, wide, share);
+    if (value == kF16 && offset == kF32) return find_typed<F16, F32, false>(c, unrolled, wide, share);
+    if (value == kI8 && offset == kF32) return find_typed<I8, F32, false>(c, unrolled, wide, share);
 #endif
-    if (value == kF32 && offset == kF32) return find_typed<F32, F32, false>(c, unrolled, wide);
+    if (value == kF32 && offset == kF32) return find_typed<F32, F32, false>(c, unrolled, wide, share);
     if (value == kF16 && offset == kF16) {
-        return fast ? find_typed<F16, F16, true>(c, unrolled, wide) : find_typed<F16, F16, false>(c, unrolled, wide);
+        return fast ? find_typed<F16, F16, true>(c, unrolled, wide, share) : find_typed<F16, F16, false>(c, unrolled, wide, share);
     }
-    if (value == kI8 && offset == kF16) return find_typed<I8, F16, false>(c, unrolled, wide);
+    if (value == kI8 && offset == kF16) return find_typed<I8, F16, false>(c, unrolled, wide, share);
     return nullptr;
 }
 
@@ -121,7 +133,7 @@ inline int configurations(const Params& p, int value, int offset, const Limits& 
         Launch launch;
         const Configuration& c = kConfigurations[id - 1];
         if (!plan(p, value, offset, c, limits, &launch)) return;
-        if (!find_kernel(value, offset, false, c, unrolled(p, offset), wide(p, value))) return;
+        if (!find_kernel(p, value, offset, false, c)) return;
         if (count < capacity) ids[count] = id;
         ++count;
     };
@@ -154,7 +166,7 @@ inline cudaError_t dcnv4_launch(const Params& p, int value, int offset, bool fas
         if (!id || !plan(p, value, offset, kConfigurations[id - 1], limits, &launch)) return cudaErrorInvalidValue;
     }
     const Configuration& c = kConfigurations[id - 1];
-    const ForwardKernel kernel = find_kernel(value, offset, fast, c, unrolled(p, offset), wide(p, value));
+    const ForwardKernel kernel = find_kernel(p, value, offset, fast, c);
     if (!kernel) return cudaErrorInvalidDeviceFunction;
     if (launch.shared_bytes > 48 * 1024) {
         const cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),

@@ -446,7 +446,8 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) whole_kernel(c
 
 /// A window of rows that moves down a strip or tile of one image. Samples outside of the window are read from global
 /// memory. Grid (slabs * tiles, images). 3x3 kernels with offset_scale >= 0.
-template <class V, class O, int CHUNKS, bool FAST, int RESIDENT>
+/// SHARE: neighbouring lanes that work on the same group; each prepares its part of the taps for all of them.
+template <class V, class O, int CHUNKS, bool FAST, int RESIDENT, int SHARE>
 __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) ring_kernel(const Params p, const Division d) {
     using G = Gather<V, CHUNKS, FAST>;
     constexpr bool kAhead = O::kBytes == 2 && RESIDENT <= 768;  // registers for the offsets of two pixels
@@ -487,7 +488,7 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) ring_kernel(co
         return min(p.height, last) + 1;
     };
 
-    const int warp_start = static_cast<int>(threadIdx.x & ~31u);
+    const int warp_start = static_cast<int>(threadIdx.x & ~31u), part = gather.lane & (SHARE - 1);
     const auto index_of = [&](int start) { return (static_cast<u32>(start) + (threadIdx.x & 31u)) / G::kLanes; };
     // Threads without work take the first pixel of the step.
     const auto query_of = [&](int row, int row_end, int start) {
@@ -540,12 +541,13 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) ring_kernel(co
             sums.clear();
             u32 missed = 0;
 #pragma unroll
-            for (int k = 0; k < 9; ++k) {
-                const Place px = locate(grid.x(k / 3, nine.dx(k)), x0 - staged_column);
-                const Place py = locate(grid.y(k % 3, nine.dy(k)), y0 - window_row);
+            for (int k = 0; k < 9; k += SHARE) {
+                const Tap<O> tap = nine.template tap_of<SHARE>(k, part);
+                const Place px = locate(grid.x(tap.column, tap.dx()), x0 - staged_column);
+                const Place py = locate(grid.y(tap.row, tap.dy()), y0 - window_row);
                 const bool x_staged = px.index < static_cast<u32>(pitch - 1);
                 const bool staged = x_staged && py.index < static_cast<u32>(window_rows - 1);
-                if (!staged && (x_staged || !all_columns)) missed |= 1u << k;
+                if (!staged && (x_staged || !all_columns)) missed |= 1u << min(k + part, 8);
                 u32 slot0 = window_slot + py.index;
                 slot0 = min(slot0, slot0 - static_cast<u32>(ring_rows));
                 u32 slot1 = slot0 + 1u;
@@ -554,8 +556,19 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) ring_kernel(co
                 const char* column = first + static_cast<int>(px.index << 7);
                 const char* upper = staged ? column + static_cast<int>(slot0 * row_bytes) : first + ring * kSlabBytes;
                 const char* lower = staged ? column + static_cast<int>(slot1 * row_bytes) : first + ring * kSlabBytes;
-                gather.add(sums, G::S::weigh(nine.modulation(k), px.fraction, py.fraction), upper, lower);
+                if constexpr (SHARE == 1) {
+                    gather.add(sums, G::S::weigh(tap.modulation(), px.fraction, py.fraction), upper, lower);
+                } else {
+                    const auto weights = G::S::weigh(tap.modulation(), px.fraction, py.fraction);
+                    const u32 own_upper = static_cast<u32>(upper - first), own_lower = static_cast<u32>(lower - first);
+#pragma unroll
+                    for (int s = 0; s < SHARE && k + s < 9; ++s) {
+                        gather.add(sums, G::S::template of_lane<SHARE>(weights, s), first + of_lane<SHARE>(own_upper, s),
+                                   first + of_lane<SHARE>(own_lower, s));
+                    }
+                }
             }
+            missed = any_lane<SHARE>(missed);
             const u32 query = static_cast<u32>(oy * p.out_width + ox);
             if (!active) missed = 0;
             while (missed) {
@@ -596,8 +609,8 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) ring_kernel(co
 /// A sample outside of the window of d.halo rows around its taps is read from global memory. Grid: slabs * column tiles *
 /// runs of d.tile_rows rows of output. 3x3 kernels with offset_scale >= 0.
 /// CHUNKS: 16-byte pieces of a thread. RESIDENT: threads of a multiprocessor, which sets the registers of one. TILED: not
-/// all columns are staged.
-template <class V, class O, int CHUNKS, bool FAST, int RESIDENT, bool TILED>
+/// all columns are staged. SHARE: as in ring_kernel.
+template <class V, class O, int CHUNKS, bool FAST, int RESIDENT, bool TILED, int SHARE>
 __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) stream_kernel(const Params p, const Division d) {
     using G = Gather<V, CHUNKS, FAST>;
     constexpr bool kAhead = O::kBytes == 2;  // registers for the offsets of two pixels
@@ -746,6 +759,7 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) stream_kernel(
     const u32 x_limit = x_shift + pitch - 1 + (staged_column + pitch > p.width ? kBeyond : 0);
     const int row_bytes = pitch * kSlabBytes;
     const char* const chunks = reinterpret_cast<const char*>(shared_memory) + gather.chunk_byte[0];
+    const int part = lane & (SHARE - 1);
 
     for (int start = warp * kQueries; start < total; start += turn) {
         const Window w = window_of(task.row);
@@ -767,18 +781,30 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) stream_kernel(
         sums.clear();
         bool complete = true;
 #pragma unroll
-        for (int k = 0; k < 9; ++k) {
-            const Place px = locate(grid.x(k / 3, nine.dx(k)), x0 - staged_column);
-            const Place py = locate(grid.y(k % 3, nine.dy(k)), y0 - w.top);
+        for (int k = 0; k < 9; k += SHARE) {
+            const Tap<O> tap = nine.template tap_of<SHARE>(k, part);
+            const Place px = locate(grid.x(tap.column, tap.dx()), x0 - staged_column);
+            const Place py = locate(grid.y(tap.row, tap.dy()), y0 - w.top);
             const bool staged = px.index < static_cast<u32>(pitch - 1) && py.index < window_rows;
             complete = complete && py.index + y_shift < y_limit;
             if (TILED) complete = complete && px.index + x_shift < x_limit;
             u32 slot = window_slot + py.index;
             slot = min(slot, slot - static_cast<u32>(ring_rows));
-            const char* corner = chunks + static_cast<int>(px.index << 7) + static_cast<int>(slot * row_bytes);
-            const char* upper = staged ? corner : chunks + zeros_byte;
-            gather.add(sums, G::S::weigh(nine.modulation(k), px.fraction, py.fraction), upper, upper + row_bytes);
+            if constexpr (SHARE == 1) {
+                const char* corner = chunks + static_cast<int>(px.index << 7) + static_cast<int>(slot * row_bytes);
+                const char* upper = staged ? corner : chunks + zeros_byte;
+                gather.add(sums, G::S::weigh(tap.modulation(), px.fraction, py.fraction), upper, upper + row_bytes);
+            } else {
+                const auto weights = G::S::weigh(tap.modulation(), px.fraction, py.fraction);
+                const u32 corner = staged ? (px.index << 7) + slot * row_bytes : static_cast<u32>(zeros_byte);
+#pragma unroll
+                for (int s = 0; s < SHARE && k + s < 9; ++s) {
+                    const char* upper = chunks + static_cast<int>(of_lane<SHARE>(corner, s));
+                    gather.add(sums, G::S::template of_lane<SHARE>(weights, s), upper, upper + row_bytes);
+                }
+            }
         }
+        complete = !any_lane<SHARE>(!complete);
         if (!complete && active) {
             // Some samples lie outside of the window, but perhaps inside of the image.
             const char* numbers = pieces_of(query) + shift;

@@ -259,6 +259,21 @@ __device__ __forceinline__ float load_number(const char* from) {
     return T::get(number.words, 0);
 }
 
+/// A word of lane `source` of the SHARE lanes that this one belongs to.
+template <int SHARE>
+__device__ __forceinline__ u32 of_lane(u32 word, int source) {
+    if constexpr (SHARE == 1) return word;
+    return static_cast<u32>(__shfl_sync(0xffffffffu, static_cast<int>(word), source, SHARE));
+}
+/// The bits that are set in any of the SHARE lanes that this one belongs to.
+template <int SHARE>
+__device__ __forceinline__ u32 any_lane(u32 bits) {
+    int all = static_cast<int>(bits);
+#pragma unroll
+    for (int mask = 1; mask < SHARE; mask *= 2) all |= __shfl_xor_sync(0xffffffffu, all, mask);
+    return static_cast<u32>(all);
+}
+
 /// Integer part of base + coordinate, and fraction. The whole number `base` stays apart, so that rounding does not grow
 /// with the size of the image.
 ///
@@ -303,6 +318,16 @@ struct Sums {
         w.corner[2] = lower - w.corner[3];
         return w;
     }
+    /// The weights of lane `source` of SHARE.
+    template <int SHARE>
+    static __device__ __forceinline__ Weights of_lane(const Weights& own, int source) {
+        Weights w;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            w.corner[i] = __uint_as_float(dcnv4::of_lane<SHARE>(__float_as_uint(own.corner[i]), source));
+        }
+        return w;
+    }
     __device__ __forceinline__ void add(const Weights& w, const u32* v00, const u32* v01, const u32* v10,
                                         const u32* v11, int first, int channels) {
 #pragma unroll
@@ -339,6 +364,14 @@ struct Sums<F16, BYTES, true> {
         w.modulation = modulation;
         return w;
     }
+    template <int SHARE>
+    static __device__ __forceinline__ Weights of_lane(const Weights& own, int source) {
+        Weights w;
+        w.upper = dcnv4::of_lane<SHARE>(own.upper, source);
+        w.lower = dcnv4::of_lane<SHARE>(own.lower, source);
+        w.modulation = __uint_as_float(dcnv4::of_lane<SHARE>(__float_as_uint(own.modulation), source));
+        return w;
+    }
     __device__ __forceinline__ void add(const Weights& w, const u32* v00, const u32* v01, const u32* v10,
                                         const u32* v11, int first, int channels) {
         const u32 w00 = __byte_perm(w.upper, 0u, 0x1010), w01 = __byte_perm(w.upper, 0u, 0x3232);
@@ -372,6 +405,19 @@ __device__ __forceinline__ void load_piece(const char* from, u32& first, u32& se
     asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(first), "=r"(second) : "l"(from));
 #endif
 }
+
+/// A tap of a 3x3 kernel: its place in the kernel and its three numbers as they were read.
+template <class O>
+struct Tap {
+    float column, row;
+    u32 offset[O::kBytes == 2 ? 1 : 2];
+    u32 factor;
+    int half;  // of the factor's word, for 2-byte numbers
+
+    __device__ __forceinline__ float dx() const { return O::get(offset, 0); }
+    __device__ __forceinline__ float dy() const { return O::get(offset, 1); }
+    __device__ __forceinline__ float modulation() const { return O::get(&factor, half); }
+};
 
 /// The 27 numbers of one group of a 3x3 kernel, fetched in pieces of 8 bytes; rows start at multiples of 8 bytes.
 template <class O>
@@ -411,6 +457,34 @@ struct NineTaps {
     __device__ __forceinline__ float dx(int tap) const { return O::get(words, 2 * tap); }
     __device__ __forceinline__ float dy(int tap) const { return O::get(words, 2 * tap + 1); }
     __device__ __forceinline__ float modulation(int tap) const { return O::get(words, 18 + tap); }
+
+    /// Tap first + part, part being below SHARE; behind the last tap its place, with a modulation that means nothing.
+    template <int SHARE>
+    __device__ __forceinline__ Tap<O> tap_of(int first, int part) const {
+        constexpr int kWords = kPairs ? 1 : 2;
+        const auto factor_of = [this](int tap) { return words[kPairs ? 9 + tap / 2 : 18 + tap]; };
+        Tap<O> tap;
+        tap.column = static_cast<float>(first / 3);
+        tap.row = static_cast<float>(first % 3);
+        tap.factor = factor_of(first);
+        tap.half = kPairs ? first % 2 : 0;
+#pragma unroll
+        for (int i = 0; i < kWords; ++i) tap.offset[i] = words[kWords * first + i];
+        if constexpr (SHARE > 1) {
+#pragma unroll
+            for (int s = 1; s < SHARE; ++s) {
+                if (first + s > 8) break;
+                const bool reached = part >= s;
+                tap.column = reached ? static_cast<float>((first + s) / 3) : tap.column;
+                tap.row = reached ? static_cast<float>((first + s) % 3) : tap.row;
+                if (!kPairs || s % 2 == 0) tap.factor = reached ? factor_of(first + s) : tap.factor;
+#pragma unroll
+                for (int i = 0; i < kWords; ++i) tap.offset[i] = reached ? words[kWords * (first + s) + i] : tap.offset[i];
+            }
+            if (kPairs) tap.factor = __byte_perm(tap.factor, 0u, part & 1 ? 0x3232u : 0x1010u);
+        }
+        return tap;
+    }
 };
 
 /// Where the taps lie before offsets are added, relative to an output pixel: left + column*step_x + scale*dx.
@@ -424,12 +498,10 @@ struct Grid {
         step_x = scale * static_cast<float>(p.dilation_w);
         step_y = scale * static_cast<float>(p.dilation_h);
     }
-    __device__ __forceinline__ float x(int column, float dx) const {
-        return fmaf(scale, dx, fmaf(static_cast<float>(column), step_x, left));
-    }
-    __device__ __forceinline__ float y(int row, float dy) const {
-        return fmaf(scale, dy, fmaf(static_cast<float>(row), step_y, top));
-    }
+    __device__ __forceinline__ float x(float column, float dx) const { return fmaf(scale, dx, fmaf(column, step_x, left)); }
+    __device__ __forceinline__ float y(float row, float dy) const { return fmaf(scale, dy, fmaf(row, step_y, top)); }
+    __device__ __forceinline__ float x(int column, float dx) const { return x(static_cast<float>(column), dx); }
+    __device__ __forceinline__ float y(int row, float dy) const { return y(static_cast<float>(row), dy); }
 };
 
 /// The column and row of value at the centre of the taps of an output column and row.

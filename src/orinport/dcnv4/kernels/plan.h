@@ -92,6 +92,8 @@ constexpr Configuration kConfigurations[] = {
     {kStream, 32, 1, 512, 1, 1, 20, 0, 0, 4, 512},  //
     {kStream, 16, 1, 512, 1, 1, 0, 0, 0, 4, 512},  // groups of 8, 24, ... channels, and int8
     {kStream, 32, 1, 384, 1, 1, 0, 0, 0, 4, 512},  // before sm_90
+    {kWhole, 32, 1, 160, 4, 1, 0, 0, 0, 0, 640},  // 7x7 in fp32: all of a batch at once
+    {kWhole, 64, 1, 160, 4, 1, 0, 0, 0, 0, 640},  //
 };
 // What choose() falls back to, as ids.
 constexpr int kScalarId = 1, kNarrowId = 2, kPlainId = 4, kSplitId = 6;
@@ -126,6 +128,7 @@ constexpr Measured kMeasured[] = {
     {4, 56, 56, 64, 64, 24},
     {4, 28, 28, 128, 64, 24},
     {4, 14, 14, 256, 64, 9},
+    {4, 7, 7, 512, 128, 29},
     {4, 7, 7, 512, 64, 10},
 };
 
@@ -152,6 +155,15 @@ inline bool wide(const Params& p, int type) {
     const int64_t size = bytes_of(type), limit = int64_t{1} << 31;
     return int64_t{p.height} * p.width * p.value_stride * size >= limit || queries * p.offset_stride * 4 >= limit ||
            queries * p.groups * p.group_channels * size >= limit;
+}
+
+/// Neighbouring lanes that work on one group and share the preparation of its taps: 1, 2 or 4. It costs shuffles, which
+/// pays where arithmetic binds, not shared memory: in 16-bit types.
+inline int shared_lanes(const Params& p, int type, const Configuration& c) {
+    const bool tiles = c.kernel == kRing || (c.kernel == kStream && c.tile_columns > 0);
+    if (!tiles || c.bytes != 32 || bytes_of(type) != 2) return 1;
+    const int lanes = p.group_channels / 16;
+    return lanes % 4 == 0 ? 4 : lanes % 2 == 0 ? 2 : 1;
 }
 
 /// Blocks of a tiled configuration that a multiprocessor holds; it reserves 1024 bytes for each.
