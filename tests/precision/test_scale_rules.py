@@ -60,7 +60,7 @@ def test_ties_join_across_layers_and_take_the_widest() -> None:
     assert tied["x"].origin is Origin.TIED
     assert tied["k"].origin is Origin.FILE
     assert {f.nodes[0] for f in tied.findings} == {"MaxPool_p", "AveragePool_q", "Add_s", "Mul_m"}
-    assert {f.code for f in tied.findings} == {"Q005"}
+    assert {f.code for f in tied.findings} == {"Q005", "Q013"}
 
 
 def test_ties_may_leave_products_or_everything_alone() -> None:
@@ -70,6 +70,27 @@ def test_ties_may_leave_products_or_everything_alone() -> None:
     assert kept["s"].value == scales["s"].value
     assert kept["r"].value == scales["u"].value
     assert tie(scales, layers, JP60, Ties.NONE).tensors == scales.tensors
+
+
+def test_products_whose_ties_cost_much_are_told_with_what_else_there_is() -> None:
+    layers = layers_of(pools_and_sums())
+    scales = given_scales(x=0.1, p=0.1, q=0.1, k=0.1, r=0.1, u=0.1, s=0.02, m=1.0, v=2.0, y=1.5)
+    tied = tie(scales, layers, JP60)
+    (finding,) = (each for each in tied.findings if each.code == "Q013")
+    assert finding.value == pytest.approx(100)
+    assert "'s' a factor of 100 (1 of 127 steps left)" in finding.message
+    assert "--ties except-products" in finding.help
+    assert "'Mul_m'" in finding.help
+    assert tied.findings[0] is finding, "it comes before the many that say what each tie costs"
+    for ties in (Ties.EXCEPT_PRODUCTS, Ties.NONE):
+        assert "Q013" not in {each.code for each in tie(scales, layers, JP60, ties).findings}
+
+
+@pytest.mark.parametrize(("scale", "told"), [(0.51, False), (0.5, True)])
+def test_products_are_told_from_a_quarter_of_the_resolution_on(scale: float, told: bool) -> None:
+    layers = layers_of(pools_and_sums())
+    scales = given_scales(x=0.1, p=0.1, q=0.1, k=0.1, r=0.1, u=0.1, s=scale, m=1.0, v=2.0, y=1.5)
+    assert ("Q013" in {each.code for each in tie(scales, layers, JP60).findings}) is told
 
 
 def test_concatenations_are_tied_from_the_version_that_says_so() -> None:

@@ -19,6 +19,7 @@ __all__ = [
     "absurd_range",
     "conflicting_scales",
     "constant_activation",
+    "costly_products",
     "fused_convolution",
     "integer_edge",
     "invalid_scale",
@@ -141,6 +142,25 @@ def tied_ranges(layer: Layer, names: Sequence[str], factor: float, worst: str, r
         source=source,
         confidence=confidence,
         layer=layer,
+        rows=rows,
+    )
+
+
+def costly_products(lost: Sequence[tuple[str, float]], layers: Sequence[Layer], row: RuleRow) -> Finding:
+    """Tensors with the factors that ties at products take from them, the largest first, and these products."""
+    source, confidence, rows = _of_row(row)
+    told = [f"{name!r} a factor of {factor:.3g} ({127 / factor:.0f} of 127 steps left)" for name, factor in lost]
+    return _finding(
+        "Q013",
+        f"Equal ranges at the inputs of products cost {count(len(lost), 'tensor')} most of the resolution:"
+        f" {some(told)}.",
+        "Compare with --ties except-products, as NVIDIA's own translator does it, in verify --as dla-int8 and on a"
+        f" board; or compute the products in FP16: --fp16 {_quoted([layer.name for layer in layers])}.",
+        value=lost[0][1],
+        limit=1,
+        source=source,
+        confidence=confidence,
+        layer=layers[0],
         rows=rows,
     )
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
 from orinport.precision.complete import is_quantisable
-from orinport.precision.findings import tied_ranges
+from orinport.precision.findings import costly_products, tied_ranges
 from orinport.precision.scales import Origin, Scale, Scales
 from orinport.targets.catalogue import rows_for
 from orinport.targets.target import Precision
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from orinport.rules.finding import Finding
     from orinport.targets.target import RuleRow, Target
 
-__all__ = ["TOLD_FACTOR", "Ties", "tie"]
+__all__ = ["COSTLY_FACTOR", "TOLD_FACTOR", "Ties", "tie"]
 
 TOLD_FACTOR = 1.01
 """A loss of resolution below this factor is not worth a finding."""
+COSTLY_FACTOR = 4.0
+"""A loss at products from this factor on, two of the eight bits, is worth a finding that says what else there is."""
 
 _ROWS = {LayerKind.POOLING: "P05", LayerKind.CONCATENATION: "N04", LayerKind.ELEMENTWISE: "E07"}
 
@@ -58,7 +60,11 @@ def tie(scales: Scales, layers: Sequence[Layer], target: Target, ties: Ties = Ti
         for name in members:
             if scales[name].value != scales[widest].value:
                 changed[name] = Scale(scales[widest].value, Origin.TIED, widest)
-    return scales.merged(changed, _told(wanted, scales, changed, rows, ties))
+    told = _told(wanted, scales, changed, rows, ties)
+    tied = scales.merged(changed)
+    if ties is Ties.ALL:
+        told = [*_costly(wanted, scales, tied, target, rows), *told]
+    return scales.merged(changed, told)
 
 
 def tied_tensors(layer: Layer) -> tuple[Tensor, ...]:
@@ -108,6 +114,29 @@ def _told(
         if worst and lost[worst] > TOLD_FACTOR and row is not None:
             findings.append(tied_ranges(layer, list(dict.fromkeys(names)), lost[worst], worst, row))
     return findings
+
+
+def _costly(
+    layers: Sequence[Layer], scales: Scales, tied: Scales, target: Target, rows: Mapping[str, RuleRow]
+) -> list[Finding]:
+    """What the ties of products cost, if it is much: against the same without them."""
+    kept = tie(scales, layers, target, Ties.EXCEPT_PRODUCTS)
+    products = [layer for layer in layers if layer.kind is LayerKind.ELEMENTWISE and layer["op"] == "PROD"]
+    lost: dict[str, float] = {}
+    responsible: dict[str, Layer] = {}
+    for layer in products:
+        for tensor in tied_tensors(layer):
+            name = tensor.name
+            if not _counts(scales.get(name)) or scales[name].origin is Origin.FREE:
+                continue
+            factor = tied[name].value / kept[name].value
+            if factor >= COSTLY_FACTOR and name not in lost:
+                lost[name], responsible[name] = factor, layer
+    if not lost:
+        return []
+    order = sorted(lost, key=lambda name: -lost[name])
+    worst = list({responsible[name].name: responsible[name] for name in order}.values())
+    return [costly_products([(name, lost[name]) for name in order], worst, rows[_ROWS[LayerKind.ELEMENTWISE]])]
 
 
 class _Groups:
