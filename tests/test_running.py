@@ -519,3 +519,40 @@ def test_a_network_with_several_outputs_classifies_nothing(relu: Path, tmp_path:
     path = save(nodes, {"x": [1, 3, 4, 4], "y": [1, 3, 4, 4], "z": [1, 3, 4, 4]}, [], tmp_path / "two.onnx")
     with open_network(path) as network, pytest.raises(OrinportError, match="2 outputs"):
         network.single(np.zeros((1, 3, 4, 4), np.float32))
+
+
+# ---------------------------------------------------------------------------------------------- options
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (RunOptions(min_snr=float("nan")), "is no number"),
+        (RunOptions(seed=-1), "seed -1 is negative"),
+        (RunOptions(cases=-1), "cannot be negative"),
+        (RunOptions(dla_core=9), "has no use for --dla-core"),
+        (RunOptions(dla_core=0), "has no use for --dla-core"),
+        (RunOptions(scales=Path("s.json")), "has no use for --scales"),
+        (RunOptions(model=Path("m.onnx"), plugins=("p.so",)), "has no use for --model and --plugin"),
+        (RunOptions(input_formats=("int8:chw32",)), "has no use for --input-formats"),
+        (RunOptions(compare=False, reference=Path("r.onnx")), "nothing is to be compared"),
+        (RunOptions(preprocess=Path("p.toml")), "not preprocessed"),
+        (RunOptions(dla_mhz=1000), "for layer statistics"),
+    ],
+)
+def test_options_that_mean_nothing_here_are_refused(classifier: Path, options: RunOptions, says: str) -> None:
+    with pytest.raises(OrinportError, match=says):
+        run_network(classifier, options)
+
+
+@pytest.mark.parametrize("core", [-1, 2, 9])
+def test_cores_that_the_board_does_not_have_are_refused(dla_bundle: Path, devices: Devices, core: int) -> None:
+    with pytest.raises(OrinportError, match=f"no DLA core {core}.*Use 0 to 1"):
+        run_network(dla_bundle, RunOptions(dla_core=core))
+
+
+def test_the_command_refuses_what_is_no_number(classifier: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(classifier), "-b", "onnxruntime", "--min-snr", "nan"]) == 2
+    assert "--min-snr is no number" in capsys.readouterr().err
+    assert main(["run", str(classifier), "-b", "onnxruntime", "--dla-core", "9"]) == 2
+    assert "has no use for --dla-core" in capsys.readouterr().err

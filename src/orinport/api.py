@@ -248,6 +248,10 @@ def verify(
     if emulate is not None:
         if candidate is not None:
             raise OrinportError("An emulation takes one network.", "Compare two first, then emulate the second.")
+        if tolerance is not None:
+            raise OrinportError("A tolerance is for two networks.", "An emulation has --min-snr.")
+        if scales is not None and emulate == "dla-fp16":
+            raise OrinportError("FP16 has no scales.", "Use --as dla-int8, or leave --scales out.")
         from orinport.emulation import MIN_SNR, EmulationOptions
 
         options = EmulationOptions(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,7 +36,15 @@ if TYPE_CHECKING:
     from orinport.rules.finding import Finding
     from orinport.targets.target import Target
 
-__all__ = ["MIN_SNR", "EmulationOptions", "EmulationReport", "emulate_model", "open_samples", "precision_of"]
+__all__ = [
+    "MIN_SNR",
+    "EmulationOptions",
+    "EmulationReport",
+    "emulate_model",
+    "open_samples",
+    "precision_of",
+    "require_ratio",
+]
 
 MIN_SNR = 20.0
 """dB. A convention: the error is a tenth of the signal, root mean square."""
@@ -98,6 +107,12 @@ class EmulationReport:
         return not any(self.wrong(row) for row in self.output_rows)
 
 
+def require_ratio(snr_db: float) -> None:
+    """Raise OrinportError for a signal-to-noise ratio that nothing compares with: every output would pass."""
+    if isnan(snr_db):
+        raise OrinportError("--min-snr is no number.", "Give a signal-to-noise ratio in dB, for example 20.")
+
+
 def precision_of(emulate: str) -> Precision:
     """`dla-int8` or `dla-fp16`. Raises OrinportError for anything else."""
     try:
@@ -120,6 +135,13 @@ def emulate_model(
     from orinport.checking import check_model
     from orinport.quantization import quantize_model
 
+    require_ratio(options.min_snr)
+    if options.cases < 0:
+        raise OrinportError("The number of samples cannot be negative.", "Use 0 for all of the data.")
+    if options.data is None and options.preprocess is not None:
+        raise OrinportError("Random inputs are not preprocessed.", "Give --data, or leave --preprocess out.")
+    if options.rank and precision is not Precision.INT8:
+        raise OrinportError("Only layers in INT8 are ranked.", "Use --as dla-int8, or leave --rank out.")
     scales = Scales({})
     findings: tuple[Finding, ...] = ()
     if precision is Precision.INT8:

@@ -162,6 +162,11 @@ def require_source(options: Int8Options) -> None:
             "INT8 needs a scale for every tensor, and there are neither data nor scales.",
             "Give --data with calibration data, or --scales with a calibration cache or a JSON file.",
         )
+    if options.data is None and (options.preprocess is not None or options.calibration != CalibrationOptions()):
+        raise OrinportError(
+            "Options of a calibration were given, and the scales come from a file.",
+            "Give --data in place of --scales, or leave --preprocess, --method and their like out.",
+        )
 
 
 def finish(scales: Scales, model: Model, report: CheckReport, options: Int8Options) -> QuantizeReport:

@@ -21,7 +21,7 @@ from orinport.device.closing import Closing
 from orinport.device.measure import built_core
 from orinport.device.record import BundleRecord, read_record
 from orinport.device.tensor_layout import known_formats
-from orinport.emulation import MIN_SNR, open_samples
+from orinport.emulation import MIN_SNR, open_samples, require_ratio
 from orinport.errors import OrinportError, first_line
 from orinport.model.layer import DType
 from orinport.model.load import declared_inputs, load
@@ -31,7 +31,7 @@ from orinport.precision.cache import read_scales
 from orinport.precision.data import DataSpec, open_data
 from orinport.rewrites.edges import board_feed
 from orinport.rewrites.runnable import runnable
-from orinport.targets import load_target
+from orinport.targets import list_targets, load_target
 from orinport.targets.target import Platform
 
 if TYPE_CHECKING:
@@ -163,9 +163,11 @@ class OpenNetwork(Closing):
     """
 
     def __init__(self, path: Path, options: RunOptions) -> None:
+        _require_sane(options)
+        self.job = _resolve(path, options)
+        _require_applying(self.job, options)
         options = replace(options, dla_core=_core(path, options))
         self.options = options
-        self.job = _resolve(path, options)
         self.name = path.name
         self.edges: tuple[EdgeMapping, ...] = () if self.job.record is None else self.job.record.edges
         self.model: Model | None = None if self.job.model is None else load(self.job.model)
@@ -485,10 +487,47 @@ class _Tally:
 def _require_free(options: RunOptions) -> None:
     if options.save is not None and options.save.exists():
         raise OrinportError(f"{str(options.save)!r} exists.", "Give --save a new folder.")
+    if not options.compare and options.reference is not None:
+        raise OrinportError("A reference was given, and nothing is to be compared.", "Leave --no-compare out.")
+    if options.data is None and options.preprocess is not None:
+        raise OrinportError("Random inputs are not preprocessed.", "Give --data, or leave --preprocess out.")
+    if options.statistics is None and options.dla_mhz is not None:
+        raise OrinportError("The DLA's clock is for layer statistics.", "Give --statistics, or leave --dla-mhz out.")
+
+
+def _require_sane(options: RunOptions) -> None:
+    """Raise OrinportError for numbers that mean nothing."""
     if options.cases < 0 or options.repeat < 1 or options.warm_up < 0:
         raise OrinportError(
             "The numbers of samples, repetitions and warm-ups cannot be negative, nor repetitions zero."
         )
+    if options.seed < 0:
+        raise OrinportError(f"The seed {options.seed} is negative.", "Use 0 or more.")
+    require_ratio(options.min_snr)
+
+
+def _require_applying(job: _Job, options: RunOptions) -> None:
+    """Raise OrinportError for options that the backend would not look at, and for DLA cores that there are not."""
+    kind = job.kind
+    formats = options.input_formats or options.output_formats
+    given = {
+        "--dla-core": options.dla_core is not None and kind == "onnxruntime",
+        "--scales": options.scales is not None and kind == "onnxruntime",
+        "--model": options.model is not None and kind == "onnxruntime",
+        "--plugin": bool(options.plugins) and kind != "tensorrt",
+        "--input-formats and --output-formats": bool(formats) and kind != "cudla",
+    }
+    names = [name for name, wrong in given.items() if wrong]
+    if names:
+        raise OrinportError(
+            f"The backend {kind} has no use for {' and '.join(names)}.", "Leave them out, or choose another --backend."
+        )
+    if options.dla_core is None:
+        return
+    targets = list_targets() if job.record is None else (load_target(job.record.target),)
+    cores = max(int(target.hardware.figures["dla_cores"].value) for target in targets)
+    if not 0 <= options.dla_core < cores:
+        raise OrinportError(f"There is no DLA core {options.dla_core}.", f"Use 0 to {cores - 1}.")
 
 
 def _write(network: OpenNetwork, options: RunOptions, saved: Path | None, frequency: int) -> tuple[Path, ...]:

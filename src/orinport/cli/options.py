@@ -30,6 +30,7 @@ __all__ = [
     "progress",
     "require_free",
     "require_not_input",
+    "require_rows",
     "style",
 ]
 
@@ -208,6 +209,12 @@ def require_free(output: Path, *inputs: str | Path | None, force: bool) -> None:
         raise OrinportError(f"{str(output)!r} exists.", "Use --force to replace it.")
     if not output.absolute().parent.is_dir():
         raise OrinportError(f"The folder {str(output.absolute().parent)!r} does not exist.")
+
+
+def require_rows(rows: int) -> None:
+    """Raise OrinportError for a number of rows that no table has."""
+    if rows < 0:
+        raise OrinportError(f"A table cannot have {rows} rows.", "Use --rows 0 or more.")
 
 
 def _is_same_file(source: Path, output: Path) -> bool:

@@ -16,6 +16,7 @@ from orinport.cli.options import (
     TargetName,
     emit,
     progress,
+    require_rows,
     style,
 )
 from orinport.targets import DEFAULT_TARGET
@@ -62,6 +63,7 @@ def predict(
     from orinport.report.json import dumps
     from orinport.report.predict import compare_text, predict_csv, predict_document, predict_text
 
+    require_rows(rows)
     prediction = orinport.predict(
         model,
         target=target,

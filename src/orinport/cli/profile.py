@@ -16,6 +16,7 @@ from orinport.cli.options import (
     TextFormat,
     emit,
     require_not_input,
+    require_rows,
     style,
 )
 from orinport.errors import OrinportError
@@ -94,6 +95,7 @@ def profile(
     from orinport.report.profile import profile_document, profile_text
     from orinport.report.refit import refit_document, refit_text
 
+    require_rows(rows)
     if not model.exists():
         raise OrinportError(f"There is no file or bundle {str(model)!r}.")
     inputs = (model, measurement, times, layers, tegrastats, jtop)

@@ -78,6 +78,8 @@ def verify(
     if emulation.emulate is None and emulation != _DEFAULT_EMULATION:
         raise OrinportError("Options of an emulation were given without --as.", "Add --as dla-int8 or --as dla-fp16.")
     if emulation.emulate is not None:
+        if tolerance is not None:
+            raise OrinportError("A tolerance is for two networks.", "An emulation has --min-snr.")
         return _emulate(reference, candidate, model_options, cases, seed, emulation, format)
     report = orinport.verify(
         reference,

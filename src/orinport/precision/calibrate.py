@@ -220,6 +220,14 @@ def _require_sane(options: CalibrationOptions, fed: bool) -> None:
         raise OrinportError(f"{options.percentile:g} is not a percentile.", "Use more than 0 and at most 100.")
     if min(options.jobs, options.shard, options.megabytes) < 1 or min(options.samples, options.elements) < 0:
         raise OrinportError("Numbers of processes, samples and elements must be positive.")
+    if options.method != "percentile" and options.percentile != CalibrationOptions().percentile:
+        raise OrinportError(
+            f"The method {options.method!r} has no percentile.", "Leave --percentile out, or use --method percentile."
+        )
+    if options.scheduler and options.jobs > 1:
+        raise OrinportError(
+            "The workers of a dask scheduler are the processes.", "Leave --jobs out where there is --scheduler."
+        )
     if fed and (options.jobs > 1 or options.scheduler):
         raise OrinportError("A network whose inputs were moved is calibrated in one process.", "Leave --jobs out.")
 
