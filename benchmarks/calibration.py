@@ -46,7 +46,7 @@ def light(name: str) -> Path:
     return Path(onnx.__file__).parent / f"backend/test/data/light/light_{name}.onnx"
 
 
-def filled(name: str, path: Path) -> None:
+def filled(name: str, path: Path, *, fold: bool) -> None:
     """Write the network with random weights, scaled so that values stay in the same order from layer to layer."""
     proto, rng = onnx.load_from_string(light(name).read_bytes()), np.random.default_rng(0)
     shapes = {each.name: numpy_helper.to_array(each) for each in proto.graph.initializer}
@@ -64,13 +64,35 @@ def filled(name: str, path: Path) -> None:
         if node.op_type == "BatchNormalization":
             for part in (each for each in (node.input[1], node.input[4]) if each in weights):
                 weights[part] = rng.uniform(0.5, 1.5, weights[part].shape)
-    arrays = [numpy_helper.from_array(array.astype(np.float32), each) for each, array in weights.items()]
+    if fold:
+        nodes = folded(nodes, weights, {each: shapes[each] for each in shapes.keys() - weights.keys()})
     used = {each for node in nodes for each in node.input}
+    kept = {each: array.astype(np.float32) for each, array in weights.items() if each in used}
+    arrays = [numpy_helper.from_array(array, each) for each, array in kept.items()]
     arrays += [each for each in proto.graph.initializer if each.name in used]
     graph = proto.graph
     inputs = [each for each in graph.input if each.name in used and each.name not in {array.name for array in arrays}]
     made = onnx.helper.make_graph(nodes, graph.name, inputs, graph.output, arrays)
     onnx.save(onnx.helper.make_model(made, opset_imports=proto.opset_import, ir_version=proto.ir_version), path)
+
+
+def folded(nodes: list, weights: dict, others: dict) -> list:
+    """The nodes with every batch normalisation behind a convolution as part of that, as PyTorch exports a network."""
+    convolutions = {node.output[0]: node for node in nodes if node.op_type == "Conv" and len(node.input) == 2}
+    left = []
+    for node in nodes:
+        convolution = convolutions.get(node.input[0]) if node.op_type == "BatchNormalization" else None
+        if convolution is None:
+            left.append(node)
+            continue
+        gamma, beta, mean, variance = ((weights | others)[part] for part in node.input[1:])
+        factor = gamma / np.sqrt(variance + 1e-5)
+        filters = convolution.input[1]
+        weights[filters] = weights[filters] * factor[:, None, None, None]
+        weights[f"{filters} bias"] = beta - mean * factor
+        convolution.input.append(f"{filters} bias")
+        convolution.output[0] = node.output[0]
+    return left
 
 
 def bare(model: str, data: str) -> None:
@@ -183,6 +205,7 @@ def main() -> None:
     parser.add_argument(
         "--only", default=";".join(KINDS), help="kinds, separated by semicolons; both bare ones are in it"
     )
+    parser.add_argument("--fold", action="store_true", help="batch normalisations as parts of the convolutions")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
@@ -190,7 +213,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         model, data = str(Path(folder) / "network.onnx"), str(Path(folder) / "images.npy")
-        filled(options.network, Path(model))
+        filled(options.network, Path(model), fold=options.fold)
         rng = np.random.default_rng(0)
         np.save(data, rng.standard_normal((options.images, 3, 224, 224), dtype=np.float32))
         runs: dict[str, list[dict[str, float]]] = {kind: [] for kind in options.only.split(";")}
@@ -199,8 +222,9 @@ def main() -> None:
                 command = [sys.executable, __file__, "--child", kind, model, data]
                 out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
                 done.append(json.loads(out.splitlines()[-1]))
+    network = f"{options.network}, folded" if options.fold else options.network
     print(
-        f"{options.network}, {options.images} images of 224x224, smallest of {options.repeats} (median);"
+        f"{network}, {options.images} images of 224x224, smallest of {options.repeats} (median);"
         f" {os.cpu_count()} CPUs, {platform.machine()}, load {os.getloadavg()[0]:.1f},"
         f" ONNX Runtime {onnxruntime.__version__}"
     )

@@ -144,12 +144,13 @@ def test_steps_between_tensors_that_nothing_else_reads_are_computed_by_the_taps(
     written = tapped(str(tmp_path / "m.onnx"), {name: shapes[name] for name in names}, 1)
     nodes = onnx.load_from_string(written.content).graph.node
     left = {each.op_type for each in nodes}
-    assert not left & {"BatchNormalization", "Relu"}
+    assert not left & {"BatchNormalization", "Relu", "Clip"}
     assert sum(each.op_type == "Conv" for each in nodes) == 4
     steps = [{a.name: onnx.helper.get_attribute_value(a) for a in each.attribute} for each in nodes if each.domain]
-    taken = [[step[key] >= 0 for key in ("scaled", "summed")] for step in steps if "scaled" in step]
-    assert taken.count([True, False]) == 2
-    assert taken.count([True, True]) == 1
+    taken = [[step[key] >= 0 for key in ("scaled", "summed", "clipped")] for step in steps if "scaled" in step]
+    assert taken.count([True, False, False]) == 2
+    assert taken.count([True, True, False]) == 1
+    assert taken.count([False, False, True]) == 1
     counters = [step[key] for step in steps if "scaled" in step for key in ("first", "scaled", "summed", "clipped")]
     assert sorted(each for each in counters if each >= 0) == list(range(len(names)))
 
@@ -313,6 +314,38 @@ def test_values_that_are_not_finite_are_counted_apart(data: Path, optimised: lis
     assert optimised
     plain = collect(load(proto), data, options=AS_WRITTEN)
     assert fast.histograms["d"].nonfinite > 0
+    assert all(same(histogram, plain.histograms[name]) for name, histogram in fast.histograms.items())
+
+
+@pytest.mark.parametrize("opset", [9, 17])
+def test_clips_keep_their_limits_wherever_they_are_computed(opset: int, data: Path, optimised: list[int]) -> None:
+    """One in the tap of a convolution, one behind a tensor that others read too, one of the input."""
+
+    def clip(x: str, y: str) -> onnx.NodeProto:
+        if opset < 11:
+            return node("Clip", [x], y, min=-1.0, max=2.5)
+        return node("Clip", [x, "low", "high"], y)
+
+    limits = {"low": np.array(-1, np.float32), "high": np.array(2.5, np.float32)}
+    proto = network(
+        [
+            clip("x", "k0"),
+            node("Conv", ["k0", "w1"], "c1", kernel_shape=[1, 1]),
+            clip("c1", "k1"),
+            node("Conv", ["k1", "w2"], "c2", kernel_shape=[1, 1]),
+            clip("c2", "k2"),
+            node("Mul", ["c2", "k2"], "y"),
+        ],
+        {"x": (1, 3, 16, 16)},
+        ["y"],
+        {"w1": np.full((16, 3, 1, 1), 2, np.float32), "w2": np.ones((16, 16, 1, 1), np.float32)}
+        | (limits if opset >= 11 else {}),
+        opset=opset,
+    )
+    fast = collect(load(proto), data.with_name("whole.npy"))
+    assert optimised
+    plain = collect(load(proto), data.with_name("whole.npy"), options=AS_WRITTEN)
+    assert fast.histograms["k1"].low == -1
     assert all(same(histogram, plain.histograms[name]) for name, histogram in fast.histograms.items())
 
 

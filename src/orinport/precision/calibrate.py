@@ -73,7 +73,7 @@ class CalibrationOptions:
     """File that keeps what is done; deleted at the end."""
     samples: int = 0
     """How many samples are used, from the first on; 0 for all."""
-    shard: int = 16
+    shard: int = 32
     """Samples of one shard."""
     elements: int = 1 << 15
     """Where the network runs as it is written, elements of one tensor and sample that are counted in its histogram,

@@ -33,6 +33,8 @@ __all__ = ["Tapped", "UntappableError", "tapped"]
 
 _BLOCKED = "com.microsoft.nchwc"
 _NOTHING, _RELU, _CLIP = 0, 1, 2
+_CLIP_INPUTS = 11
+"""The operator set from which on the limits of a Clip are inputs."""
 
 
 class UntappableError(Exception):
@@ -79,16 +81,57 @@ def tapped(source: str | bytes, names: Mapping[str, tuple[int, ...]], threads: i
 
     Raises UntappableError if that is not possible, and whatever ONNX Runtime raises.
     """
+    content = source if isinstance(source, bytes) else Path(source).read_bytes()
+    given, clips = _disguised(content, names) if b"Clip" in content else (content, {})
+    del content
     with tempfile.TemporaryDirectory(prefix="orinport-") as folder:
         path = Path(folder) / "optimised.onnx"
-        open_session(source, threads=threads, optimised_to=path)
+        open_session(given, threads=threads, optimised_to=path)
         model = onnx.load_from_string(path.read_bytes())
-    return _Tapper(model, names).result()
+    return _Tapper(model, names, clips).result()
+
+
+def _disguised(content: bytes, names: Mapping[str, tuple[int, ...]]) -> tuple[bytes, dict[str, tuple[float, float]]]:
+    """The network with a ReLU for every Clip with constant limits, and these by the tensor that comes out.
+
+    ONNX Runtime keeps the blocked layout through a ReLU, and leaves it for a Clip that it cannot fuse.
+    """
+    model = onnx.load_from_string(content)
+    constants = {each.name: each for each in model.graph.initializer}
+    variable = {each.name for each in model.graph.input}
+    clips = {}
+    for node in model.graph.node:
+        if node.domain or node.op_type != "Clip" or node.output[0] not in names:
+            continue
+        limits = _limits(node, {name: each for name, each in constants.items() if name not in variable})
+        if limits is not None:
+            clips[node.output[0]] = limits
+            node.op_type = "Relu"
+            del node.input[1:], node.attribute[:]
+    return model.SerializeToString(), clips
+
+
+def _limits(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> tuple[float, float] | None:
+    """The limits of a Clip; None if they are not constant, or not in order."""
+    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    limits = [float(attributes.get("min", -np.inf)), float(attributes.get("max", np.inf))]
+    for index, name in enumerate(node.input[1:3]):
+        if name:
+            array = numpy_helper.to_array(constants[name]) if name in constants else None
+            if array is None or array.size != 1 or array.dtype != np.float32:
+                return None
+            limits[index] = float(array.reshape(()))
+    return (limits[0], limits[1]) if limits[0] <= limits[1] else None
 
 
 class _Tapper:
-    def __init__(self, model: onnx.ModelProto, names: Mapping[str, tuple[int, ...]]) -> None:
-        self.model, self.names = model, names
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        names: Mapping[str, tuple[int, ...]],
+        clips: Mapping[str, tuple[float, float]],
+    ) -> None:
+        self.model, self.names, self.clips = model, names, clips
         self.nodes = list(model.graph.node)
         if any(a.type in (a.GRAPH, a.GRAPHS) for node in self.nodes for a in node.attribute):
             raise UntappableError("it has subgraphs")
@@ -103,6 +146,9 @@ class _Tapper:
             for name in node.input:
                 self.readers.setdefault(name, []).append(index)
         self.makers = {name: index for index, node in enumerate(self.nodes) for name in node.output}
+        for tensor, (name, _, _) in self.layouts.items():
+            if name in clips and self.nodes[self.makers[tensor]].op_type != "Relu":
+                raise UntappableError(f"{name!r} is no longer clipped by itself")
 
     def _unorder(self) -> None:
         """Take the outputs away, and with them what only brings them into order."""
@@ -133,10 +179,13 @@ class _Tapper:
 
     def result(self) -> Tapped:
         chains = self._chains()
+        gone = {index for chain in chains for index in chain.taken}
+        for tensor, (name, _, _) in self.layouts.items():
+            if name in self.clips and self.makers[tensor] not in gone:
+                self._undisguise(self.nodes[self.makers[tensor]], self.clips[name])
         behind: dict[int, list[onnx.NodeProto]] = {}
         for chain in chains:
             behind.setdefault(chain.position, []).append(self._node(chain))
-        gone = {index for chain in chains for index in chain.taken}
         nodes = list(behind.pop(-1, []))
         for index, node in enumerate(self.nodes):
             if index not in gone:
@@ -149,6 +198,18 @@ class _Tapper:
         graph.output.append(helper.make_tensor_value_info(output, onnx.TensorProto.FLOAT, None))
         self.model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
         return Tapped(self.model.SerializeToString(), self.slots, output)
+
+    def _undisguise(self, node: onnx.NodeProto, limits: tuple[float, float]) -> None:
+        """Make a Clip again of the ReLU that stands for one."""
+        node.op_type = "Clip"
+        opset = next((each.version for each in self.model.opset_import if each.domain == ""), 1)
+        for key, limit in zip(("min", "max"), limits, strict=True):
+            if opset < _CLIP_INPUTS:
+                node.attribute.append(helper.make_attribute(key, limit))
+                continue
+            name = f"orinport {key} {node.output[0]}"
+            self.model.graph.initializer.append(numpy_helper.from_array(np.array(limit, np.float32), name))
+            node.input.append(name)
 
     def _smallest(self, chains: list[_Chain]) -> str:
         """The output of the tap with fewest values: ONNX Runtime insists on handing out something."""
@@ -267,30 +328,22 @@ class _Tapper:
     def _activated(self, chain: _Chain, node: onnx.NodeProto) -> bool:
         if node.domain or node.input[0] != chain.end:
             return False
-        if node.op_type == "Relu":
-            if node.output[0] in self.layouts:
-                return False
+        clipped = self.layouts.get(node.output[0])
+        if node.op_type == "Relu" and clipped is None:
             chain.activation = _RELU
             return True
-        if node.op_type != "Clip":
+        if node.op_type == "Relu" and clipped is not None:
+            limits = self.clips.get(clipped[0])
+        elif node.op_type == "Clip":
+            limits = _limits(node, {name: self.constants[name] for name in self.constants.keys() - self.inputs})
+        else:
             return False
-        slot, limits = self._same_layout(chain, node.output[0]), self._limits(node)
+        slot = self._same_layout(chain, node.output[0])
         if slot is None or limits is None:
             return False
         chain.activation, chain.clipped = _CLIP, slot
         chain.least, chain.most = limits
         return True
-
-    def _limits(self, node: onnx.NodeProto) -> tuple[float, float] | None:
-        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-        limits = [attributes.get("min", -np.inf), attributes.get("max", np.inf)]
-        for index, name in enumerate(node.input[1:3]):
-            if name:
-                array = self._constant(name)
-                if array is None or array.size != 1 or array.dtype != np.float32:
-                    return None
-                limits[index] = float(array.reshape(()))
-        return (limits[0], limits[1]) if limits[0] <= limits[1] else None
 
     def _constant(self, name: str) -> NDArray[Any] | None:
         found = self.constants.get(name)
