@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orinport.model.layer import DType, Layer, LayerKind, Tensor
-from orinport.model.partition import partition
+from orinport.model.partition import group_positions, sources_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def partition(layers: list[Layer], colour: Callable[[Layer], str | None]) -> list[list[Layer]]:
+    groups = group_positions(sources_of(layers), [colour(layer) for layer in layers])
+    return [[layers[position] for position in group] for group in groups]
 
 
 def _layer(index: int, inputs: list[int], colour: str) -> Layer:

@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from orinport.collector import collection_paused
 from orinport.errors import OrinportError
+from orinport.model.deserialize import deserialize_flat, give_weight
 from orinport.model.external import ExternalData
 from orinport.model.fold import Folder
 from orinport.model.infer import assign_types, complete, infer_proto, take_types
@@ -95,20 +96,24 @@ def _load(given: _Given, wanted: Mapping[str, tuple[int, ...]]) -> Model:
 def _to_ir(proto: onnx.ModelProto, skeleton: Skeleton) -> ir.Model:
     """The inferred skeleton as an onnx_ir model, with the real tensors back in their places."""
     try:
-        model: ir.Model = ir.serde.deserialize_model(proto)
+        model = _deserialize(proto, skeleton)
     except (ValueError, TypeError, KeyError, NotImplementedError, RuntimeError, AssertionError) as error:
         raise OrinportError(f"The network cannot be read: {error}") from error
     for value, info in zip(model.graph.inputs, proto.graph.input, strict=True):
         if value.is_graph_output():
             ir.serde.deserialize_value_info_proto(info, value)
-    for name, value in model.graph.initializers.items():
-        tensor = skeleton.initializers[name]
-        value.const_value, value.type = tensor, ir.TensorType(tensor.dtype)
-        if value.shape is None:
-            value.shape = ir.Shape(tensor.shape.numpy())
     if skeleton.tensors:
         for node in model.graph.all_nodes():
             _restore(node, skeleton.tensors)
+    return model
+
+
+def _deserialize(proto: onnx.ModelProto, skeleton: Skeleton) -> ir.Model:
+    if skeleton.is_flat:
+        return deserialize_flat(proto, skeleton.initializers)
+    model: ir.Model = ir.serde.deserialize_model(proto)
+    for name, value in model.graph.initializers.items():
+        give_weight(value, skeleton.initializers[name])
     return model
 
 

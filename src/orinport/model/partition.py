@@ -1,4 +1,4 @@
-"""Convex groups of layers: `partition(layers, colour)`.
+"""Convex groups of layers: `group_positions(sources, colours)`.
 
 Layers of one colour that touch each other form a group, unless a path leaves the group and comes back:
 such a group could not run as one unit. The method is the usual one of levels: a layer's level counts the
@@ -12,21 +12,11 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Sequence
+    from collections.abc import Collection, Hashable, Sequence
 
     from orinport.model.layer import Layer
 
-__all__ = ["group_positions", "levels", "partition", "sources_of"]
-
-
-def partition(layers: Sequence[Layer], colour: Callable[[Layer], Hashable | None]) -> tuple[tuple[Layer, ...], ...]:
-    """Group `layers` (in topological order) into convex groups of equal colour.
-
-    Layers whose colour is None belong to no group and separate nothing (constants). Groups come in an order in
-    which they can run: each after those whose tensors it reads, the one with the earliest layer first.
-    """
-    groups = group_positions(sources_of(layers), [colour(layer) for layer in layers])
-    return tuple(tuple(layers[position] for position in group) for group in groups)
+__all__ = ["group_positions", "levels", "sources_of"]
 
 
 def sources_of(layers: Sequence[Layer]) -> list[list[int]]:
@@ -57,9 +47,11 @@ def levels(
 def group_positions(
     sources: Sequence[Sequence[int]], colours: Sequence[Hashable | None], ends: Collection[int] = ()
 ) -> list[list[int]]:
-    """`partition` of layers that are known by their positions, `sources` and colours alone.
+    """Group layers (in topological order, known by their positions) into convex groups of equal colour.
 
-    What reads a layer in `ends` is in no group with it.
+    `sources` are those of `sources_of`. Layers whose colour is None belong to no group and separate nothing
+    (constants); what reads a layer in `ends` is in no group with it. Groups come in an order in which they can run:
+    each after those whose tensors it reads, the one with the earliest layer first.
     """
     level = levels(sources, colours, ends)
     leader = list(range(len(sources)))
@@ -83,6 +75,8 @@ def group_positions(
 
 def _in_order(sources: Sequence[Sequence[int]], groups: dict[int, list[int]]) -> list[list[int]]:
     """Groups, each after those that it depends on; among those that are ready the earliest one."""
+    if len(groups) == 1:
+        return list(groups.values())
     home = {position: root for root, group in groups.items() for position in group}
     waiting: dict[int, set[int]] = {}
     readers: dict[int, list[int]] = {}

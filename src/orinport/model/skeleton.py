@@ -40,6 +40,8 @@ class Skeleton:
     """Real tensors of subgraphs and attributes, by the key that their stubs name."""
     initializers: dict[str, ir.TensorProtocol] = field(default_factory=dict)
     """Real tensors of the main graph by the name of the initializer."""
+    is_flat: bool = True
+    """No subgraphs, and no annotations of quantization."""
     declared: dict[str, onnx.TypeProto] = field(default_factory=dict)
     """What the file says about the types of values: used where nothing can be inferred."""
 
@@ -114,6 +116,8 @@ class _Builder:
         graph.name, graph.doc_string = readable(source.name), readable(source.doc_string)
         _copy_metadata(source, graph)
         graph.quantization_annotation.extend(source.quantization_annotation)
+        if not main or source.quantization_annotation:
+            self.result.is_flat = False
         constant = {tensor.name for tensor in source.initializer}
         graph.input.extend(info for info in source.input if info.name not in constant)
         for tensor in source.initializer:

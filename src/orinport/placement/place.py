@@ -43,10 +43,13 @@ def place(
     """
     unit = {} if assignment is None else assignment.device
 
+    folded = {layer.index for layer in layers if layer.folds}
+
     def colour(layer: Layer) -> tuple[str, int | None] | None:
-        if layer.folds or verdicts[layer.index] is Verdict.BLOCKED:
+        verdict = verdicts[layer.index]
+        if verdict is Verdict.BLOCKED or layer.index in folded:
             return None
-        if verdicts[layer.index] is Verdict.DLA:
+        if verdict is Verdict.DLA:
             return unit.get(layer.index, "dla"), layer.outputs[0].batch if layer.outputs else None
         return "gpu", None
 
@@ -61,7 +64,7 @@ def place(
     readers: dict[str, list[Layer]] = {}
     makers: dict[str, Layer] = {}
     for layer in layers:
-        if layer.folds:
+        if layer.index in folded:
             continue
         for tensor in layer.inputs:
             readers.setdefault(tensor.name, []).append(layer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orinport.model.partition import levels, partition, sources_of
+from orinport.model.partition import group_positions, levels, sources_of
 from orinport.rules.finding import Verdict
 from orinport.rules.support import finding, holding
 from orinport.words import some
@@ -75,19 +75,24 @@ def loadables(layers: Sequence[Layer], context: Context) -> tuple[tuple[Layer, .
     back to it.
     """
 
-    def colour(layer: Layer) -> tuple[str, int | None]:
-        if context.verdicts[layer.index] is Verdict.DLA:
-            return "dla", layer.outputs[0].batch if layer.outputs else None
-        return "gpu", None
-
     if "loadables" not in context.memo:
-        groups = partition(layers, colour)
-        context.memo["loadables"] = tuple(group for group in groups if on_dla(group[0], context))
-        colours = [colour(layer) for layer in layers]
-        ranks = zip(colours, levels(sources_of(layers), colours), strict=True)
-        context.memo["fewest_loadables"] = len({rank for rank in ranks if rank[0][0] == "dla"})
+        colours = [_colour(layer, context) for layer in layers]
+        sources = sources_of(layers)
+        groups = [group for group in group_positions(sources, colours) if colours[group[0]] != _GPU]
+        context.memo["loadables"] = tuple(tuple([layers[position] for position in group]) for group in groups)
+        ranks = set(zip(colours, levels(sources, colours), strict=True))
+        context.memo["fewest_loadables"] = sum(colour != _GPU for colour, _ in ranks)
     found: tuple[tuple[Layer, ...], ...] = context.memo["loadables"]
     return found
+
+
+_GPU = ("gpu", None)
+
+
+def _colour(layer: Layer, context: Context) -> tuple[str, int | None]:
+    if context.verdicts[layer.index] is Verdict.DLA:
+        return "dla", layer.outputs[0].batch if layer.outputs else None
+    return _GPU
 
 
 def fewest_loadables(layers: Sequence[Layer], context: Context) -> int:
