@@ -8,7 +8,7 @@ Where PyTorch is installed, a few networks of random weights are exported by its
 transformer, recurrent layers and a U-Net.
 Every network is rewritten twice: with exact rewrites alone, as `orinport prepare` does, and with approximations within
 a stated error as well. A share is that of the multiply-accumulates of all layers; the rewritten network has more of
-them. What is left is printed below the table by kind, verdict and finding.
+them. What is left either way is printed below the table by kind, verdict and finding.
 """
 
 from __future__ import annotations
@@ -175,11 +175,11 @@ def left(report: CheckReport) -> list[str]:
     return [f"{number} {kind} ({verdict}: {codes})" for (kind, verdict, codes), number in groups.most_common()]
 
 
-def row(name: str, proto: onnx.ModelProto, target: Target, precision: Precision) -> tuple[str, list[str]]:
-    """The table's row of one network, and what is left of it."""
+def row(name: str, proto: onnx.ModelProto, target: Target, precision: Precision) -> tuple[str, list[list[str]]]:
+    """The table's row of one network, and what is left of it after exact rewrites and after approximations."""
     model = load(proto)
     states = [State.of(check_model(model, target, precision))]
-    remains: list[str] = []
+    remains: list[list[str]] = []
     started = time.perf_counter()
     for consent in (EXACT, APPROXIMATE):
         rewritten, log, edges = rewrite_for(model, target, precision, consent=consent)
@@ -191,7 +191,7 @@ def row(name: str, proto: onnx.ModelProto, target: Target, precision: Precision)
                 raise SystemExit(f"{name} differs after rewriting: {proof.rows}")
         report = check_model(rewritten, target, precision)
         states.append(State.of(report))
-        remains = left(report)
+        remains.append(left(report))
     print(f"{name}: {time.perf_counter() - started:.1f} s", file=sys.stderr)
     return f"| {name} | " + " | ".join(state.cells() for state in states) + " |", remains
 
@@ -210,16 +210,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ]
     print("| network | " + " | ".join(columns) + " |")
     print("|---" * (len(columns) + 1) + "|")
-    notes = []
+    notes: dict[str, list[str]] = {"exact rewrites alone": [], "approximations": []}
     for name, proto in chain(networks(options.models), exported()):
         if options.only not in name:
             continue
         line, remains = row(name, proto, target, precision)
         print(line, flush=True)
-        if remains:
-            notes.append(f"- {name}: {'; '.join(remains)}")
-    print("\nLeft with approximations:\n" if notes else "\nNothing is left.")
-    print("\n".join(notes))
+        for lines, rest in zip(notes.values(), remains, strict=True):
+            lines += [f"- {name}: {'; '.join(rest)}"] if rest else []
+    for how, lines in notes.items():
+        print(f"\nLeft with {how}:\n" if lines else f"\nNothing is left with {how}.")
+        print("\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -71,6 +71,19 @@ def test_flatten_of_a_map_becomes_a_kernel_that_covers_it() -> None:
     assert np.shares_memory(model.constant(convolution.inputs[1], limit=None), model.constant(convolution.inputs[1]))
 
 
+def test_positions_of_an_image_are_no_images() -> None:
+    """As PyTorch joins heads of attention, the transpose written as the reshape that it is for one image."""
+    constants = {"s": np.asarray([7, 1, 3, 4]), "r": np.asarray([7, 12]), "w": np.ones((12, 5), np.float32)}
+    nodes = [
+        node("Reshape", ["x", "s"], "a"),
+        node("Reshape", ["a", "r"], "b"),
+        node("Gemm", ["b", "w"], "y"),
+    ]
+    model, _ = apply_to(network(nodes, {"x": (1, 7, 3, 4)}, ["y"], constants), REWRITE)
+    (conv,) = (each for each in model.graph if each.op_type == "Conv")
+    assert list(conv.outputs[0].shape or ()) == [1, 5, 1, 7]
+
+
 def test_two_run_time_operands_are_refused() -> None:
     proto = network([node("Gemm", ["a", "b"], "y")], {"a": (4, 8), "b": (8, 3)}, ["y"])
     check_refused(proto, REWRITE, "run time only")

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from builders import network, node
-from orinport.checking import as_target, dla_judge
+from orinport.checking import as_target, check_model, dla_judge
 from orinport.model.load import load
+from orinport.pipeline import rewrite_for
 from orinport.rewrites.catalogue.matmul_to_elementwise import REWRITE
 from orinport.rewrites.driver import rewrite_model
 from orinport.targets.target import Precision
@@ -99,6 +100,17 @@ def test_the_dla_takes_all_of_it(shapes: tuple[tuple[int, ...], tuple[int, ...]]
     assert log.applied
     off = judge(model.ir)
     assert {each.op_type for each in model.graph if each.name in off} <= {"Reshape", "Transpose"}
+
+
+def test_no_reshape_stands_next_to_columns() -> None:
+    """Attention over 197 tokens times 64 columns: 197 is a prime above the factors of Resize."""
+    target, precision = as_target("orin-agx-64gb/jp6.2"), Precision.FP16
+    model, log, _ = rewrite_for(load(product((1, 3, 197, 197), (1, 3, 197, 64))), target, precision)
+    assert log.counts()["matmul-to-elementwise"] == 1
+    assert sum(each.op_type == "Mul" for each in model.graph) == 64
+    report = check_model(model, target, precision)
+    assert report.all_dla
+    assert report.placement.loadables == 1
 
 
 def test_cost_is_refused() -> None:

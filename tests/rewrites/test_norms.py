@@ -1,4 +1,4 @@
-"""layer-norm-to-pow and layer-norm-to-div: normalisations as layers of the DLA."""
+"""layer-norm-to-pow, layer-norm-to-div and layer-norm-to-sqrt: normalisations as layers of the DLA."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ import pytest
 from builders import network, node, run_onnx
 from orinport.checking import as_precision, as_target, check_model, dla_judge
 from orinport.model.load import load
-from orinport.rewrites.catalogue import layer_norm_to_div, layer_norm_to_pow
+from orinport.rewrites.catalogue import layer_norm_to_div, layer_norm_to_pow, layer_norm_to_sqrt
 from orinport.rewrites.driver import rewrite_model
 from orinport.rewrites.rewrite import Safety
 from rewrites.harness import SEEDS, Draw, Pattern, apply_to, check_refused, check_rewrite
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+MODULES = [layer_norm_to_pow, layer_norm_to_div, layer_norm_to_sqrt]
 
 
 def written_out(draw: Draw, constants: dict[str, np.ndarray], opset: int) -> list[Any]:
@@ -44,7 +47,7 @@ def written_out(draw: Draw, constants: dict[str, np.ndarray], opset: int) -> lis
 
 def generate(draw: Draw) -> Pattern:
     draw.dtype = np.float32
-    kind = draw.choose(["LayerNormalization", "InstanceNormalization", "written out"])
+    kind = draw.choose(["LayerNormalization", "RMSNormalization", "InstanceNormalization", "written out"])
     epsilon = float(draw.choose([1e-5, 1e-6, 1e-3]))
     constants: dict[str, np.ndarray] = {}
     if kind == "written out":
@@ -52,17 +55,18 @@ def generate(draw: Draw) -> Pattern:
         shape = draw.shape(draw.choose([2, 3, 4]), 2, 6)
         nodes = written_out(draw, constants, opset)
         return Pattern(nodes, {"x": shape}, ["y"], constants, opset, special=False)
-    if kind == "LayerNormalization":
+    if kind in ("LayerNormalization", "RMSNormalization"):
         shape = draw.shape(draw.choose([2, 3, 4, 5]), 2, 5)
         axis = draw.integer(1, len(shape) - 1)
         constants["s"] = np.asarray(draw.array(*shape[axis:]) + 1, np.float32)
         names = ["x", "s"]
-        if draw.chance(0.7):
+        if kind == "LayerNormalization" and draw.chance(0.7):
             constants["b"] = draw.array(*shape[axis:])
             names.append("b")
         given = axis - len(shape) if draw.chance(0.5) else axis
         nodes = [node(kind, names, "y", axis=given, epsilon=epsilon)]
-        return Pattern(nodes, {"x": shape}, ["y"], constants, draw.opset(17), special=False)
+        opset = draw.opset(17) if kind == "LayerNormalization" else draw.choose([23, 24])
+        return Pattern(nodes, {"x": shape}, ["y"], constants, opset, special=False)
     shape = (draw.integer(1, 2), draw.integer(1, 6), *draw.shape(draw.choose([1, 2, 2]), 2, 6))
     constants |= {"s": np.asarray(draw.array(shape[1]) + 1, np.float32), "b": draw.array(shape[1])}
     nodes = [node(kind, ["x", "s", "b"], "y", epsilon=epsilon)]
@@ -70,13 +74,13 @@ def generate(draw: Draw) -> Pattern:
 
 
 @pytest.mark.parametrize("seeds", SEEDS)
-@pytest.mark.parametrize("module", [layer_norm_to_pow, layer_norm_to_div], ids=["pow", "div"])
+@pytest.mark.parametrize("module", MODULES, ids=["pow", "div", "sqrt"])
 def test_equal(module: Any, seeds: Sequence[int]) -> None:
     check_rewrite(module.REWRITE, generate, seeds, tolerance=2e-3)
 
 
 @pytest.mark.parametrize("seeds", SEEDS)
-@pytest.mark.parametrize("module", [layer_norm_to_pow, layer_norm_to_div], ids=["pow", "div"])
+@pytest.mark.parametrize("module", MODULES, ids=["pow", "div", "sqrt"])
 def test_group_norm(module: Any, seeds: Sequence[int]) -> None:
     """Outside the harness: ONNX infers no shape for GroupNormalization."""
     for seed in seeds:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["RECURRENT", "accumulate_length", "dims_of", "macs", "takes_products"]
+__all__ = ["RECURRENT", "accumulate_length", "dims_of", "macs", "takes_sums"]
 
 _SUMS = frozenset(
     {
@@ -29,18 +29,29 @@ _SUMS = frozenset(
 RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
 """ONNX Runtime clips what enters their activations, so that infinities and NaN come out as numbers here and there."""
 
-_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul", *RECURRENT})
+_SUMMING = frozenset(
+    {
+        *("Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul"),
+        *("GroupNormalization", "InstanceNormalization", "LayerNormalization", "RMSNormalization"),
+        *RECURRENT,
+    }
+)
+"""Operators of which the larger part is sums."""
 
 
-def takes_products(before: Sequence[ir.Node], after: Sequence[ir.Node]) -> bool:
-    """Whether sums of products go to the DLA, told by the nodes off it `before` and `after`, though more may be off it.
+def takes_sums(before: Sequence[ir.Node], after: Sequence[ir.Node]) -> bool:
+    """Whether sums go to the DLA, told by the nodes off it `before` and `after`, though more of these may be off it.
 
-    Nothing may be left there that multiplies and adds, less work altogether, and in no more places: nodes that read
-    each other are one place, and those that compute nothing make none.
+    Nothing may be left there that sums, less work altogether, and in no more places: nodes that read each other are
+    one place, each part that a Split gives is one, and nodes that compute nothing are none and no work.
     """
-    if not any(node.op_type in _PRODUCTS for node in before) or any(node.op_type in _PRODUCTS for node in after):
+    if not any(node.op_type in _SUMMING for node in before) or any(node.op_type in _SUMMING for node in after):
         return False
-    return sum(map(macs, after)) < sum(map(macs, before)) and _places(after) <= _places(before)
+    return _work(after) < _work(before) and _places(after) <= _places(before)
+
+
+def _work(nodes: Sequence[ir.Node]) -> int:
+    return sum(macs(node) for node in nodes if node.op_type not in MOVERS)
 
 
 def _places(nodes: Sequence[ir.Node]) -> int:
@@ -52,7 +63,11 @@ def _places(nodes: Sequence[ir.Node]) -> int:
         joined = [group for group in groups if not near.isdisjoint(group)]
         groups = [group for group in groups if group not in joined]
         groups.append({node}.union(*joined))
-    return sum(any(node.op_type not in MOVERS for node in group) for group in groups)
+    parts = [
+        [len(node.outputs) if node.op_type == "Split" else node.op_type not in MOVERS for node in group]
+        for group in groups
+    ]
+    return sum(max(group) for group in parts)
 
 
 def accumulate_length(node: ir.Node) -> int:

@@ -20,7 +20,7 @@ from orinport.errors import OrinportError
 from orinport.model.model import Model
 from orinport.rewrites.builder import Builder, Names, RefusedError
 from orinport.rewrites.context import MOVERS, CostLimit, RewriteContext, label
-from orinport.rewrites.cost import macs, takes_products
+from orinport.rewrites.cost import macs, takes_sums
 from orinport.rewrites.log import Applied, Proof, Refused, RewriteLog, RolledBack
 from orinport.rewrites.opset import RAISED, RaiseOpset, raise_refusal
 from orinport.rewrites.piece import Digests, Piece, cut, in_order, run_time_inputs
@@ -158,6 +158,8 @@ class _Driver:
         self._times: dict[bytes, float] = {}
         self._settled: dict[tuple[Any, ...], str] = {}
         self._declined = ""
+        self._second_best: set[tuple[Any, ...]] = set()
+        self._takes_second_best = False
         self._refusals: dict[tuple[str, str], str] = {}
         self._off: frozenset[str] | None = None
         self._opset_refusal: Refused | None = None
@@ -173,9 +175,13 @@ class _Driver:
             self.log.rounds += 1
             self._refusals = {}
             self._off = None if self._judge is None else frozenset(self._judge(self.model))
-            if not self._round():
+            if self._round():
+                self._takes_second_best = False
+                self.graph.sort()
+                continue
+            if self._takes_second_best or not self._second_best:
                 break
-            self.graph.sort()
+            self._takes_second_best = True  # where nothing takes all of a node to the DLA
         else:
             raise RuntimeError(f"rewriting did not come to an end in {_MAX_ROUNDS} rounds: {self.log.counts()}")
         self.log.refused = [Refused(name, node, reason) for (name, node), reason in self._refusals.items()]
@@ -270,7 +276,7 @@ class _Driver:
             return False
         off = () if self._off is None else tuple(label(each) in self._off for each in found.nodes)
         key = (rewrite.name, found.nodes, found.outputs, off)
-        if key in self._settled:
+        if key in self._settled and not (self._takes_second_best and key in self._second_best):
             if self._settled[key]:
                 self._refuse(rewrite, node, self._settled[key])
             return False
@@ -278,7 +284,7 @@ class _Driver:
         builder = Builder(self.context, found, rewrite, self._names, self._shared)
         try:
             results = tuple(rewrite.apply(found, builder))
-            applied = self._consider(rewrite, node, found, builder, results)
+            applied = self._consider(rewrite, node, found, builder, results, key)
         except RefusedError as refusal:
             self._refuse(rewrite, node, str(refusal))
             applied = False
@@ -297,7 +303,13 @@ class _Driver:
         return applied
 
     def _consider(
-        self, rewrite: Rewrite, node: ir.Node, match: Match, builder: Builder, results: tuple[ir.Value, ...]
+        self,
+        rewrite: Rewrite,
+        node: ir.Node,
+        match: Match,
+        builder: Builder,
+        results: tuple[ir.Value, ...],
+        key: tuple[Any, ...],
     ) -> bool:
         old_nodes = in_order(match.nodes)
         self._require_fit(rewrite, match, results, builder)
@@ -308,7 +320,7 @@ class _Driver:
         inputs = list(dict.fromkeys([*entering[0], *entering[1], *self._passed_on(results, new_nodes)]))
         before = cut(old_nodes, match.outputs, inputs, self.context, self._digests)
         after = cut(new_nodes, results, inputs, self.context, self._digests)
-        if not self._better(rewrite, old_nodes, removed, before, new_nodes, after):
+        if not self._better(rewrite, old_nodes, removed, before, new_nodes, after, key):
             return False
         proof = self._prove(rewrite, before, after)
         replaced = tuple(label(old) for old in match.nodes)
@@ -393,6 +405,7 @@ class _Driver:
         before: Piece,
         new: Sequence[ir.Node],
         after: Piece,
+        key: tuple[Any, ...],
     ) -> bool:
         if self._judge is None or self._off is None:
             return True
@@ -405,8 +418,12 @@ class _Driver:
         if rewrite.for_speed and becomes[:2] == was[:2]:
             gain = self.context.figure("speed", "gain")
             return self._clock is not None and self._time(after) < (1.0 - gain) * self._time(before)
-        if becomes < was or (not rewrite.for_speed and takes_products(leaving, later)):
+        if becomes < was:
             return True
+        if not rewrite.for_speed and takes_sums(leaving, later):
+            self._second_best.add(key)
+            if self._takes_second_best:
+                return True
         if was.off_work and not rewrite.for_speed:
             kinds = ", ".join(sorted({node.op_type for node in later}))
             self._declined = f"{len(later)} of {len(new)} nodes in its place would be off the DLA too: {kinds}"

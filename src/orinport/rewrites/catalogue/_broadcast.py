@@ -21,7 +21,8 @@ __all__ = ["spread"]
 def spread(value: ir.Value, shape: tuple[int, ...], builder: Builder) -> ir.Value:
     """`value` copied until it has `shape`: channels by a convolution of ones, height and width by nearest Resize.
 
-    A height or width with a prime factor above the limit of Resize is copied as channels and transposed into place.
+    A height or width with a prime factor above the limit of Resize is copied as channels and transposed into place, and
+    before that out of it: a reshape may not stand next to a Slice (N05).
     Raises RefusedError where the batch would have to be copied.
     """
     batch, channels, height, width = builder.shape(value)
@@ -32,11 +33,10 @@ def spread(value: ir.Value, shape: tuple[int, ...], builder: Builder) -> ir.Valu
     limit = builder.context.limit("Z02a", "max")
     plans = [factors(size, limit) for size in (shape[2] // height, shape[3] // width)]
     if plans[0] is None:
-        copied = _copies(builder.reshape(value, (batch, 1, shape[1], width)), shape[2], builder)
+        copied = _copies(builder.transpose(value, (0, 2, 1, 3)), shape[2], builder)
         value = builder.transpose(copied, (0, 2, 1, 3))
     if plans[1] is None:
-        rows = builder.shape(value)[2]
-        copied = _copies(builder.reshape(value, (batch, 1, shape[1], rows)), shape[3], builder)
+        copied = _copies(builder.transpose(value, (0, 3, 1, 2)), shape[3], builder)
         value = builder.transpose(copied, (0, 2, 3, 1))
     done = [plan or () for plan in plans]
     count = max(map(len, done))

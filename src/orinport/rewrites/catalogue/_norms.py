@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log, prod
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,7 @@ NORMALISATIONS = (
     "GroupNormalization",
     "InstanceNormalization",
     "LayerNormalization",
+    "RMSNormalization",
     "ReduceMean",
 )
 """Where they begin; ReduceMean is the first node of one that is written out."""
@@ -65,8 +66,8 @@ def shape_to_divide(value: ir.Value | None, context: RewriteContext, lacking: st
 class Norm:
     """`(x - mean) / sqrt(variance + epsilon) * scale + bias` on a 4-D tensor.
 
-    Statistics go over the channels of a group, and over height and width too where `spatial`. `scale` and `bias` have
-    one value a channel, or are None.
+    Without `centred` the mean counts as 0, in the variance too. Statistics go over the channels of a group, and over
+    height and width too where `spatial`. `scale` and `bias` have one value a channel, or are None.
     """
 
     nodes: tuple[ir.Node, ...]
@@ -78,6 +79,7 @@ class Norm:
     scale: NDArray[Any] | None
     bias: NDArray[Any] | None
     output: ir.Value
+    centred: bool = True
 
 
 def norm_at(node: ir.Node, context: RewriteContext) -> Norm | Refusal | None:
@@ -100,9 +102,10 @@ def norm_at(node: ir.Node, context: RewriteContext) -> Norm | Refusal | None:
     if constants[0] is None or (constants[1] is None and context.input(node, 2) is not None):
         return Refusal("scale or bias is known at run time only")
     epsilon = float(context.attribute(node, "epsilon", 1e-5))
-    if node.op_type == "LayerNormalization":
+    if node.op_type in ("LayerNormalization", "RMSNormalization"):
         axis = int(context.attribute(node, "axis", -1)) % len(shape)
-        return _last_axes((node,), value, axis, epsilon, (constants[0], constants[1]), context)
+        found = _last_axes((node,), value, axis, epsilon, (constants[0], constants[1]), context)
+        return found if isinstance(found, Refusal) else replace(found, centred=node.op_type == "LayerNormalization")
     return _grouped(node, value, shape, epsilon, constants, context)
 
 
@@ -211,8 +214,9 @@ def build_deviation(norm: Norm, builder: Builder) -> tuple[ir.Value, ir.Value]:
         deviation = builder.op("Sub", value, spread(average, builder.shape(value), builder))
         square = mean(builder.op("Mul", deviation, deviation), (height, width), builder)
         return deviation, _over_groups(square, norm.groups, norm.epsilon, builder)
-    matrix = np.eye(channels) - 1.0 / channels
-    deviation = point(value, matrix, None, 1, builder)
+    deviation = value
+    if norm.centred:
+        deviation = point(value, np.eye(channels) - 1.0 / channels, None, 1, builder)
     square = builder.op("Mul", deviation, deviation)
     return deviation, point(square, np.full((1, members), 1.0 / members), norm.epsilon, 1, builder)
 

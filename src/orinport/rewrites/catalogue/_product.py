@@ -166,9 +166,12 @@ def is_batch(value: ir.Value, rows: int, context: RewriteContext) -> bool:
             return False
         producer = current.producer()
         if len(shape) >= 4:
-            if producer is None or producer.op_type != "Transpose":
+            if producer is None or producer.op_type not in ("Reshape", "Transpose"):
                 return True
-            return bool(context.attribute(producer, "perm", (1,))[0] == 0)
+            if producer.op_type == "Transpose":
+                return bool(context.attribute(producer, "perm", (1,))[0] == 0)
+            before = context.shape(producer.inputs[0])  # a reshape may make images of positions
+            return before is not None and before[:1] == (rows,)
         if producer is None or producer.op_type == "Transpose" or not producer.inputs:
             return False
         current = producer.inputs[0]

@@ -1,10 +1,10 @@
 """`LayerNormalization(x) -> Mul(Conv(x), Pow(Conv(Conv(x)^2), -0.5))`: normalisations where the DLA has powers.
 
 ## What it does
-LayerNormalization (also written out as ReduceMean, Sub, Pow, ReduceMean, Add, Sqrt, Div), GroupNormalization and
-InstanceNormalization become layers of the DLA. The mean is subtracted by a 1x1 convolution with the identity less 1/C;
-the variance is another one, with epsilon as its bias; Pow with -0.5 is its inverse root. Over height and width, pools
-and a nearest Resize take their part.
+LayerNormalization (also written out as ReduceMean, Sub, Pow, ReduceMean, Add, Sqrt, Div), GroupNormalization,
+InstanceNormalization and RMSNormalization become layers of the DLA. The mean, which RMSNormalization does not have, is
+subtracted by a 1x1 convolution with the identity less 1/C; the variance is another one, with epsilon as its bias; Pow
+with -0.5 is its inverse root. Over height and width, pools and a nearest Resize take their part.
 
 ## Why
 The parser makes means and a square root of them, which the DLA refuses. From TensorRT 10.3 on it has powers, in INT8.
