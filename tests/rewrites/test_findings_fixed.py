@@ -100,6 +100,13 @@ def best(count: int) -> onnx.ModelProto:
     return network([node("TopK", ["x", "k"], ["y", ""], axis=1)], {"x": ONE}, ["y"], {"k": np.asarray([count])})
 
 
+def new(op_type: str, names: str, shape: tuple[int, ...], constants: dict[str, Any], opset: int) -> onnx.ModelProto:
+    """An operator that older parsers do not know, on tensors of one shape."""
+    nodes = [node(op_type, [*names, *constants], "y")]
+    return network(nodes, dict.fromkeys(names, shape), ["y"], constants, opset=opset)
+
+
+TABLES = {name: np.ones((1, 8, 8), np.float32) for name in "cs"}
 CHANNELS = np.broadcast_to(np.asarray([2, 3]).reshape(1, 2, 1, 1), (1, 2, 24, 24)).copy()
 AROUND = np.asarray([0, 0, 1, 1, 0, 0, 1, 1])
 
@@ -107,6 +114,13 @@ AROUND = np.asarray([0, 0, 1, 1, 0, 0, 1, 1])
 CASES = {
     "einsum": ("DLA001", two("Einsum", (1, 2, 8, 16), (1, 2, 16, 8), equation="bhij,bhjk->bhik")),
     "cumsum": ("DLA001", running_sum()),
+    "attention": ("DLA091", new("Attention", "qkv", (1, 2, 8, 16), {}, 23)),
+    "rotary embedding": ("DLA091", new("RotaryEmbedding", "x", (1, 2, 8, 16), TABLES, 23)),
+    "root mean square for jp6.2": (
+        "DLA091",
+        new("RMSNormalization", "x", (1, 8, 16), {"s": np.ones(16, np.float32)}, 23),
+    ),
+    "Swish": ("DLA091", new("Swish", "x", ONE, {}, 24)),
     "run-time product": ("DLA010", two("MatMul", (1, 2, 8, 16), (1, 2, 16, 8))),
     "channel sum": ("DLA024", reduction("ReduceSum", 1)),
     "norm": ("DLA024", reduction("ReduceL1", 1, 2, 3)),

@@ -9,6 +9,7 @@ from typing import Final
 
 __all__ = [
     "ACTIVATION_TO_SIGMOID",
+    "ATTENTION_TO_PRODUCTS",
     "AVERAGE_POOL_TO_INCLUSIVE",
     "BROADCAST_TO_RESIZE",
     "CLIP_TO_MIN_MAX",
@@ -53,6 +54,7 @@ __all__ = [
     "REMOVE_IDENTITY",
     "RESHAPE_TO_TRANSPOSE",
     "RESIZE_SIZES_TO_SCALES",
+    "ROTARY_TO_SLICES",
     "SCATTER_ND_TO_SLICES",
     "SCATTER_TO_SLICES",
     "SLICE_STEP_TO_CONV",
@@ -64,6 +66,7 @@ __all__ = [
     "SPLIT_CONV_KERNEL",
     "SPLIT_MAX_POOL",
     "SQRT_TO_POW",
+    "SWISH_TO_SIGMOID",
     "THRESHOLDED_RELU_TO_CLIP",
     "TILE_TO_CONCAT",
     "TOPK_TO_MAX_MIN",
@@ -74,6 +77,7 @@ __all__ = [
 ]
 
 ACTIVATION_TO_SIGMOID: Final = ("activation-to-sigmoid", "tolerance")
+ATTENTION_TO_PRODUCTS: Final = ("attention-to-products", "exact")
 AVERAGE_POOL_TO_INCLUSIVE: Final = ("average-pool-to-inclusive", "exact")
 BROADCAST_TO_RESIZE: Final = ("broadcast-to-resize", "exact")
 CLIP_TO_MIN_MAX: Final = ("clip-to-min-max", "exact")
@@ -118,6 +122,7 @@ REDUCE_TO_POOL: Final = ("reduce-to-pool", "exact")
 REMOVE_IDENTITY: Final = ("remove-identity", "exact")
 RESHAPE_TO_TRANSPOSE: Final = ("reshape-to-transpose", "exact")
 RESIZE_SIZES_TO_SCALES: Final = ("resize-sizes-to-scales", "exact")
+ROTARY_TO_SLICES: Final = ("rotary-to-slices", "exact")
 SCATTER_ND_TO_SLICES: Final = ("scatter-nd-to-slices", "exact")
 SCATTER_TO_SLICES: Final = ("scatter-to-slices", "exact")
 SLICE_STEP_TO_CONV: Final = ("slice-step-to-conv", "exact")
@@ -130,6 +135,7 @@ SPLIT_CONV_KERNEL: Final = ("split-conv-kernel", "exact")
 SPLIT_MAX_POOL: Final = ("split-max-pool", "exact")
 SQRT_TO_POW: Final = ("sqrt-to-pow", "tolerance")
 THRESHOLDED_RELU_TO_CLIP: Final = ("thresholded-relu-to-clip", "tolerance")
+SWISH_TO_SIGMOID: Final = ("swish-to-sigmoid", "exact")
 TILE_TO_CONCAT: Final = ("tile-to-concat", "exact")
 TOPK_TO_MAX_MIN: Final = ("topk-to-max-min", "exact")
 TOPK_TO_REDUCE_MAX: Final = ("topk-to-reduce-max", "exact")

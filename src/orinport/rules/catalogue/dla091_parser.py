@@ -15,7 +15,9 @@ An operator of a newer opset than the parser knows, or a custom operator without
 Replace the operator by others, or give it a plugin.
 
 ## Fix safety
-No rewrite is applied.
+The rewrites attention-to-products, rotary-to-slices and swish-to-sigmoid are exact: they write operators of opsets 23
+and 24 in older ones. RMSNormalization becomes layers of the DLA by layer-norm-to-pow (exact, INT8 from TensorRT 10.3
+on) or layer-norm-to-div (within a stated error, with consent).
 
 ## Source
 The operator list of onnx-tensorrt (docs/operators.md) of the version; no row of the catalogue.
@@ -26,12 +28,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import LayerKind
-from orinport.rules.finding import Finding, Verdict
+from orinport.rules.finding import Finding, Fix, Verdict
+from orinport.rules.fixes import (
+    ATTENTION_TO_PRODUCTS,
+    LAYER_NORM_TO_DIV,
+    LAYER_NORM_TO_POW,
+    ROTARY_TO_SLICES,
+    SWISH_TO_SIGMOID,
+)
 from orinport.rules.rule import LayerRule
+from orinport.rules.support import takes_division, takes_power
 from orinport.targets.target import Confidence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from orinport.model.layer import Layer
     from orinport.rules.rule import Context
@@ -58,11 +68,26 @@ class NotParsed(LayerRule):
             help="Replace it by operators that the parser takes, or write a plugin for it."
             if certain
             else "Export the network with fixed shapes, so that this can be told.",
-            fix=None,
+            fix=_fix(layer["op_type"], context) if certain and not layer["domain"] else None,
             source=f"onnx-tensorrt docs/operators.md for TensorRT {context.target.stack.tensorrt}",
             confidence=Confidence.DOCUMENTED,
             verdict=Verdict.BLOCKED if certain else Verdict.UNKNOWN,
         )
+
+
+_FIXES: Mapping[str, tuple[str, str]] = {
+    "Attention": ATTENTION_TO_PRODUCTS,
+    "RotaryEmbedding": ROTARY_TO_SLICES,
+    "Swish": SWISH_TO_SIGMOID,
+}
+
+
+def _fix(op_type: str, context: Context) -> Fix | None:
+    if op_type == "RMSNormalization" and takes_power(context):
+        return Fix(*LAYER_NORM_TO_POW)
+    if op_type == "RMSNormalization" and takes_division(context):
+        return Fix(*LAYER_NORM_TO_DIV)
+    return Fix(*_FIXES[op_type]) if op_type in _FIXES else None
 
 
 RULE = NotParsed()
