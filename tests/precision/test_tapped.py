@@ -136,7 +136,8 @@ def test_chains_in_any_layout_count_no_padding(block: int, channels: int, activa
 
 
 def test_steps_between_tensors_that_nothing_else_reads_are_computed_by_the_taps(tmp_path: Path) -> None:
-    model = load(residual(16, np.random.default_rng(0)))
+    # ONNX Runtime 1.23 keeps newer batch normalisations out of the blocked layout.
+    model = load(residual(16, np.random.default_rng(0), opset=13))
     names = [name for name in watched(model) if name not in ("r1", "r2", "y")]
     room._write(room._with_outputs(model, names), tmp_path / "m.onnx")
     values = [*model.graph.inputs, *(value for each in model.graph for value in each.outputs)]
@@ -160,7 +161,7 @@ def whole(rng: np.random.Generator, *shape: int) -> np.ndarray:
     return rng.integers(-3, 4, shape).astype(np.float32)
 
 
-def residual(channels: int, rng: np.random.Generator, *, exact: bool = False) -> onnx.ModelProto:
+def residual(channels: int, rng: np.random.Generator, *, exact: bool = False, opset: int = 17) -> onnx.ModelProto:
     """Convolutions with everything that may follow one: normalisation, sums both ways, ReLU, Clip, pools, products."""
 
     def weights(*shape: int) -> np.ndarray:
@@ -199,7 +200,7 @@ def residual(channels: int, rng: np.random.Generator, *, exact: bool = False) ->
     nodes.append(node("Mul", ["a4", "s4"], "m4"))
     nodes.append(node("Reshape", ["m4", "flat"], "y"))
     constants["flat"] = np.array([1, -1], np.int64)
-    return network(nodes, {"x": (1, 3, 16, 16)}, ["y"], constants)
+    return network(nodes, {"x": (1, 3, 16, 16)}, ["y"], constants, opset=opset)
 
 
 @pytest.fixture
