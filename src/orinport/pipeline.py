@@ -272,10 +272,10 @@ def _write(
         written = save(model, scratch / "model.onnx") + (() if tail is None else save(tail, scratch / "tail.onnx"))
         report = replace(report, files=tuple(sorted({*report.files, *(path.name for path in written)})))
         require_free(report.folder, force=force)
-        document = prepare_document(report)
+        document = plain(prepare_document(report))
         texts = {
             "build.sh": script.text,
-            "report.html": report_html(plain(document)),
+            "report.html": report_html(document),
             "report.json": dumps(document),
             "report.txt": prepare_text(report),
             **more,

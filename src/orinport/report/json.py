@@ -92,8 +92,13 @@ def finding_document(finding: Finding) -> dict[str, Any]:
     }
 
 
+_AS_THEY_ARE = frozenset({str, int, bool})
+
+
 def plain(value: Any) -> Any:
     """`value` with enumerations, tuples and non-finite numbers turned into what JSON has."""
+    if value is None or type(value) in _AS_THEY_ARE:
+        return value
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, dict):

@@ -362,19 +362,20 @@ class _Driver:
             raise RefusedError("what it reads depends on what it replaces")
 
     def _reaches(self, match: Match, builder: Builder) -> bool:
-        """Whether an input of the replacement is computed from an output that is replaced."""
+        """Whether an input of the replacement is computed from an output that is replaced: each node is walked once."""
         outputs = set(match.outputs)
-        stack = run_time_inputs(builder.nodes, self.context)
-        seen: set[ir.Value] = set()
+        stack: list[Sequence[ir.Value | None]] = [run_time_inputs(builder.nodes, self.context)]
+        seen: set[ir.Node] = set()
         while stack:
-            value = stack.pop()
-            if value in outputs:
-                return True
-            producer = value.producer()
-            if value in seen or producer is None:
-                continue
-            seen.add(value)
-            stack.extend(each for each in producer.inputs if each is not None)
+            for value in stack.pop():
+                if value is None:
+                    continue
+                if value in outputs:
+                    return True
+                producer = value.producer()
+                if producer is not None and producer not in seen:
+                    seen.add(producer)
+                    stack.append(producer.inputs)
         return False
 
     def _removed(self, nodes: Sequence[ir.Node], outputs: Sequence[ir.Value]) -> list[ir.Node]:
