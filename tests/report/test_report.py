@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+import orinport
+from builders import network, node
 from orinport.report.github import github_text
 from orinport.report.json import check_document, dumps, verify_document
+from orinport.report.predict import time_text
 from orinport.report.sarif import sarif_document
 from orinport.report.style import COLOUR, clean
-from orinport.report.text import check_text, verify_text
+from orinport.report.text import check_text, prepare_text, verify_text
 from values import HOSTILE, check_report, verify_report
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -127,3 +130,16 @@ def test_colour_only_when_asked() -> None:
 def test_clean_keeps_printable_text() -> None:
     assert clean("Faltung_ß 卷积") == "Faltung_ß 卷积"
     assert clean("a\nb\x1b[0m\u202e") == "a\\nb\\x1b[0m\\u202e"
+
+
+def test_prepare_text_says_what_is_predicted_and_why_a_fix_was_not_applied(tmp_path: Path) -> None:
+    proto = network([node("LogSoftmax", ["x"], "y", axis=1)], {"x": (1, 8, 4, 4)}, ["y"])
+    proto.graph.node[0].name = "head"
+    report = orinport.prepare(proto, output=tmp_path / "b")
+    text = prepare_text(report)
+    assert text == (tmp_path / "b/report.txt").read_text(encoding="utf-8")
+    assert report.prediction is not None
+    assert f"predicted: one inference {time_text(report.prediction.total_us)} (between " in text
+    assert "images/s on one DLA, " in text
+    assert "fix: log-softmax-to-softmax (tolerance) was not applied to head: changes results" in text
+    assert "orinport prepare applies" not in text

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from orinport.predict.prediction import LayerPrediction, Prediction, RegionPrediction
 
-__all__ = ["compare_text", "predict_csv", "predict_document", "predict_text", "time_text"]
+__all__ = ["compare_text", "predict_csv", "predict_document", "predict_text", "queued_text", "time_text"]
 
 _ROWS_SHOWN = 40
 _COLUMNS = (
@@ -117,7 +117,7 @@ def predict_text(prediction: Prediction, style: Style = PLAIN, *, rows: int = _R
         "",
         f"one inference: {time_text(prediction.total_us)}"
         f" (between {time_text(prediction.band.low)} and {time_text(prediction.band.high)})",
-        _queued(prediction),
+        queued_text(prediction),
         *(clean(note) for note in prediction.notes),
         *_regions(prediction),
         "",
@@ -129,9 +129,11 @@ def predict_text(prediction: Prediction, style: Style = PLAIN, *, rows: int = _R
     return "\n".join(lines) + "\n"
 
 
-def _queued(prediction: Prediction) -> str:
+def queued_text(prediction: Prediction) -> str:
+    """Images a second when the next one always waits."""
     if prediction.split:
-        units = " and ".join(sorted({region.unit for region in prediction.regions}))
+        *first, last = sorted({region.unit for region in prediction.regions})
+        units = " and ".join([", ".join(first), last] if first else [last])
         return f"queued: {_rate(prediction, 2)}, each going over {units}; every region is an engine of its own"
     return f"queued: {_rate(prediction, 1)} on one DLA, {_rate(prediction, 2)} on two with an instance each"
 

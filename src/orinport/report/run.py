@@ -6,6 +6,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from orinport.report.json import SCHEMA_VERSION
+from orinport.report.predict import time_text
 from orinport.report.style import PLAIN, Style, clean
 from orinport.words import count
 
@@ -24,7 +25,7 @@ def run_text(report: RunReport, style: Style = PLAIN) -> str:
     ]
     lines += [f"  {_layout(each)}" for each in report.layouts]
     if report.us:
-        shown = f"median {median(report.us):.1f} us, {min(report.us):.1f} to {max(report.us):.1f} us"
+        shown = f"median {time_text(median(report.us))}, {time_text(min(report.us))} to {time_text(max(report.us))}"
         lines.append(f"{count(len(report.us), 'time')}: {shown} ({report.spans})")
     if report.reference:
         lines.append(f"against {clean(report.reference)} in ONNX Runtime:")

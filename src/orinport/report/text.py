@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from orinport.report.predict import queued_text, time_text
 from orinport.report.style import PLAIN, Style, clean
 from orinport.rules.finding import Finding, Verdict
 from orinport.words import count, some
@@ -11,8 +12,10 @@ from orinport.words import count, some
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from orinport.predict.prediction import Prediction
     from orinport.results import CheckReport, PrepareReport, Reason
-    from orinport.rewrites.log import VerifyReport
+    from orinport.rewrites.log import Refused, VerifyReport
+    from orinport.rules.finding import Fix
 
 __all__ = ["check_text", "prepare_text", "verify_text"]
 
@@ -50,10 +53,11 @@ def prepare_text(report: PrepareReport, style: Style = PLAIN) -> str:
         *_tail(report),
         *_edges(report),
         *_proof(report.proof, style),
+        *_predicted(report.prediction),
         *(clean(f"note: {note}") for note in report.notes),
     ]
     for reason in after.reasons:
-        lines += ["", *_reason(reason, style)]
+        lines += ["", *_reason(reason, style, report.log.refused)]
     if report.files:
         lines += ["", f"written to {clean(str(report.folder))}: {', '.join(map(clean, report.files))}"]
         lines.append("On the board, in that folder: sh build.sh")
@@ -87,7 +91,16 @@ def _counts(report: CheckReport, style: Style) -> str:
     return f"{count(len(report.layers), 'layer')}: {', '.join(parts)}; {loadables}"
 
 
-def _reason(reason: Reason, style: Style) -> list[str]:
+def _predicted(prediction: Prediction | None) -> list[str]:
+    if prediction is None:
+        return []
+    low, high = time_text(prediction.band.low), time_text(prediction.band.high)
+    one = f"one inference {time_text(prediction.total_us)} (between {low} and {high})"
+    return [f"predicted: {one}; {queued_text(prediction)}"]
+
+
+def _reason(reason: Reason, style: Style, refused: Sequence[Refused] | None = None) -> list[str]:
+    """One reason; `refused` are the rewrites that have been tried, without them all are still to come."""
     first = reason.findings[0]
     word = {
         Verdict.BLOCKED: style.bad("blocked"),
@@ -106,11 +119,20 @@ def _reason(reason: Reason, style: Style) -> list[str]:
     if first.help:
         lines.append(f"  help: {clean(first.help)}")
     if first.fix is not None:
-        lines.append(f"  fix: orinport prepare applies {first.fix.rewrite} ({first.fix.safety})")
+        lines.append(f"  fix: {_fix(first.fix, reason.findings, refused)}")
     lines.append(f"  source: {clean(first.source)} ({first.confidence.value})")
     if layers:
         lines.append(f"  nodes: {_nodes(reason.findings)}")
     return lines
+
+
+def _fix(fix: Fix, findings: Sequence[Finding], refused: Sequence[Refused] | None) -> str:
+    if refused is None:
+        return f"orinport prepare applies {fix.rewrite} ({fix.safety})"
+    nodes = {node for finding in findings for node in finding.nodes}
+    told = next((each for each in refused if each.rewrite == fix.rewrite and each.node in nodes), None)
+    where = "" if told is None else f" to {clean(told.node)}: {clean(told.reason)}"
+    return f"{fix.rewrite} ({fix.safety}) was not applied{where}"
 
 
 def _nodes(findings: Sequence[Finding]) -> str:
