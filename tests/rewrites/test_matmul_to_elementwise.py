@@ -102,9 +102,10 @@ def test_the_dla_takes_all_of_it(shapes: tuple[tuple[int, ...], tuple[int, ...]]
     assert {each.op_type for each in model.graph if each.name in off} <= {"Reshape", "Transpose"}
 
 
-def test_no_reshape_stands_next_to_columns() -> None:
+@pytest.mark.parametrize("stack", ["jp6.0", "jp6.2"])
+def test_no_reshape_stands_next_to_columns(stack: str) -> None:
     """Attention over 197 tokens times 64 columns: 197 is a prime above the factors of Resize."""
-    target, precision = as_target("orin-agx-64gb/jp6.2"), Precision.FP16
+    target, precision = as_target(f"orin-agx-64gb/{stack}"), Precision.FP16
     model, log, _ = rewrite_for(load(product((1, 3, 197, 197), (1, 3, 197, 64))), target, precision)
     assert log.counts()["matmul-to-elementwise"] == 1
     assert sum(each.op_type == "Mul" for each in model.graph) == 64

@@ -22,6 +22,7 @@ from orinport.rewrites.catalogue._slices import split
 from orinport.rewrites.catalogue._windows import Window, build_conv
 from orinport.rewrites.limits import factors
 from orinport.rewrites.shuffle import Shuffle
+from orinport.targets.catalogue import rows_for
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -129,7 +130,9 @@ def _by_columns(product: RuntimeProduct, builder: Builder, alpha: float) -> ir.V
     right = product.right.board((0, 1, 2, 3), (n, g * k, 1, p), builder)
     right = _scaled(right, 1.0, builder) if p > 1 else right
     results = []
-    for own in split(right, 3, [1] * p, builder):
+    apart = p > 1 and _reshapes_columns(height, width, builder.context)
+    for column in split(right, 3, [1] * p, builder):
+        own = _scaled(column, 1.0, builder) if apart else column
         copied = spread(own, (n, g * k, height, width), builder)
         results.append(_sum(builder.op("Mul", left, copied), g, 1.0 if p > 1 else alpha, builder))
     joined = _scaled(builder.op("Concat", *results, axis=1), alpha, builder) if p > 1 else results[0]
@@ -138,6 +141,16 @@ def _by_columns(product: RuntimeProduct, builder: Builder, alpha: float) -> ir.V
     if total is not None:
         return builder.shuffle(joined, total)
     return builder.shuffle(builder.shuffle(joined, back), product.out)
+
+
+def _reshapes_columns(height: int, width: int, context: RewriteContext) -> bool:
+    """Whether the parser makes reshapes of the transposes by which `spread` copies a column, as it did up to 8.6."""
+    reach = context.limit("Z02a", "max")
+    return (
+        context.target is not None
+        and "OP37" not in rows_for(context.target, context.precision)
+        and any(factors(size, reach) is None for size in (height, width))
+    )
 
 
 def _scaled(value: ir.Value, factor: float, builder: Builder) -> ir.Value:
