@@ -21,29 +21,34 @@ __all__ = ["deserialize_flat", "give_weight"]
 def deserialize_flat(proto: onnx.ModelProto, weights: Mapping[str, ir.TensorProtocol]) -> ir.Model:
     """The model of `proto`, which has no subgraphs, no functions, and nodes in topological order.
 
-    `weights` are the tensors of its initializers by name. Nodes, initializers and outputs are taken out of `proto`.
-    Raises what `onnx_ir.serde` raises for what it cannot read.
+    `weights` are the tensors of its initializers by name. Inputs, initializers, nodes and outputs are taken out of
+    `proto`. Raises what `onnx_ir.serde` raises for what it cannot read.
     """
     source = proto.graph
-    nodes, initializers, outputs = list(source.node), list(source.initializer), list(source.output)
-    for field in ("node", "initializer", "output"):
+    inputs = [_described(info, ir.Value(name=info.name)) for info in source.input]
+    initializers = [ir.Value(name=tensor.name) for tensor in source.initializer]
+    for value, tensor in zip(initializers, source.initializer, strict=True):
+        give_weight(value, weights[tensor.name], tensor.dims)
+    values = {value.name or "": value for value in (*inputs, *initializers)}
+    nodes = _nodes(source.node, values)
+    outputs = [_described(info, values[info.name]) for info in source.output]
+    for value in outputs:
+        if value.const_value is not None:
+            give_weight(value, value.const_value)
+    for field in ("input", "initializer", "node", "output"):
         source.ClearField(field)
     model: ir.Model = ir.serde.deserialize_model(proto)
-    graph = model.graph
-    values = {value.name or "": value for value in graph.inputs}
-    for tensor in initializers:
-        name = tensor.name
-        values[name] = value = ir.Value(name=name)
-        give_weight(value, weights[name], tensor.dims)
-        graph.initializers.add(value)
-    graph.extend(_nodes(nodes, values))
-    for info in outputs:
-        value = values[info.name]
-        ir.serde.deserialize_value_info_proto(info, value)
-        graph.outputs.append(value)
-        if info.name in weights:
-            give_weight(value, weights[info.name])
+    model.graph.inputs.extend(inputs)
+    for value in initializers:
+        model.graph.initializers.add(value)
+    model.graph.extend(nodes)
+    model.graph.outputs.extend(outputs)
     return model
+
+
+def _described(info: onnx.ValueInfoProto, value: ir.Value) -> ir.Value:
+    ir.serde.deserialize_value_info_proto(info, value)
+    return value
 
 
 def give_weight(value: ir.Value, weight: ir.TensorProtocol, dims: Iterable[int] | None = None) -> None:
@@ -53,8 +58,8 @@ def give_weight(value: ir.Value, weight: ir.TensorProtocol, dims: Iterable[int] 
         value.shape = ir.Shape(weight.shape.numpy() if dims is None else dims)
 
 
-def _nodes(protos: list[onnx.NodeProto], values: dict[str, ir.Value]) -> list[ir.Node]:
-    """The nodes; what they make is added to `values`."""
+def _nodes(protos: Iterable[onnx.NodeProto], values: dict[str, ir.Value]) -> list[ir.Node]:
+    """The nodes; what they make is added to `values`. No proto is kept: what Python holds of it takes a kilobyte."""
     attributes: dict[bytes, ir.Attr] = {}
     nodes = []
     for proto in protos:

@@ -95,11 +95,12 @@ def _load(given: _Given, wanted: Mapping[str, tuple[int, ...]]) -> Model:
 
 def _to_ir(proto: onnx.ModelProto, skeleton: Skeleton) -> ir.Model:
     """The inferred skeleton as an onnx_ir model, with the real tensors back in their places."""
+    inputs = list(proto.graph.input)
     try:
         model = _deserialize(proto, skeleton)
     except (ValueError, TypeError, KeyError, NotImplementedError, RuntimeError, AssertionError) as error:
         raise OrinportError(f"The network cannot be read: {error}") from error
-    for value, info in zip(model.graph.inputs, proto.graph.input, strict=True):
+    for value, info in zip(model.graph.inputs, inputs, strict=True):
         if value.is_graph_output():
             ir.serde.deserialize_value_info_proto(info, value)
     if skeleton.tensors:
