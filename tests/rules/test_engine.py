@@ -196,12 +196,12 @@ def test_twenty_thousand_layers_are_quick() -> None:
 
 def _timed(network: tuple[Layer, ...]) -> float:
     target = load_target("orin-agx-64gb/jp6.0")
-    start = time.perf_counter()
+    start = time.process_time()
     report = check_layers(
         network, inputs=[tensor("x")], outputs=list(network[-1].outputs), target=target, precision=Precision.INT8
     )
     assert all(verdict is Verdict.DLA for verdict in report.verdicts.values())
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def test_what_folds_into_a_constant_is_no_layer_of_its_own() -> None:

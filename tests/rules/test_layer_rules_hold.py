@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from functools import cache
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -223,10 +223,10 @@ def test_layer_rules_are_fast() -> None:
         one.kind: [rule for rule in rules() if isinstance(rule, LayerRule) and one.kind in rule.kinds]
         for one in checked
     }
-    start = perf_counter()
+    start = process_time()
     for _ in range(4000):
         for one in checked:
             for rule in by_kind[one.kind]:
                 for _ in rule.check(one, seen):
                     pass
-    assert perf_counter() - start < 1.5
+    assert process_time() - start < 1.5
