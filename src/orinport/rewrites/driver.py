@@ -272,7 +272,8 @@ class _Driver:
             self._refuse(rewrite, node, found.reason)
             return False
         if rewrite.safety not in self.context.consent:
-            self._refuse(rewrite, node, f"changes results ({rewrite.safety.value}), and nobody consented to that")
+            kind = rewrite.safety.value
+            self._refuse(rewrite, node, f"changes results ({kind}), and nobody consented to that: --allow {kind} does")
             return False
         off = () if self._off is None else tuple(label(each) in self._off for each in found.nodes)
         key = (rewrite.name, found.nodes, found.outputs, off)
