@@ -233,6 +233,26 @@ def test_lent_weights_are_those_of_the_network(dtype: type) -> None:
     assert not compare_models(gathered(0), gathered(20), cases=8).equal
 
 
+@pytest.mark.parametrize("view", ["transposed", "reversed", "repeated", "read-only", "unaligned"])
+def test_views_of_weights_are_lent(view: str) -> None:
+    """A network in memory may hold any array of NumPy: what ONNX Runtime cannot read in its place is copied."""
+    array = np.random.default_rng(0).standard_normal((64, 64), np.float32)
+    views = {
+        "transposed": array.T,
+        "reversed": array[::-1],
+        "repeated": np.broadcast_to(array[:1], array.shape),
+        "unaligned": np.frombuffer(b"." + array.tobytes(), np.float32, offset=1).reshape(array.shape),
+    }
+    held = views.get(view, array.copy())
+    held.flags.writeable = False
+    nodes = [node("MatMul", ["x", "w"], "y")]
+    models = [load(network(nodes, {"x": (2, 64)}, ["y"], {"w": held.astype(np.float32)})) for _ in range(2)]
+    models[1].graph.initializers["w"].const_value = ir.Tensor(held, name="w")
+    report = compare_models(*models)
+    assert report.equal
+    assert report.rows[0].max_rel == 0
+
+
 def test_weights_that_cannot_be_lent_go_along() -> None:
     """BFLOAT16, which NumPy does not know, and a weight that a subgraph reads."""
     rng = np.random.default_rng(0)

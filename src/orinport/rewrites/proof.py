@@ -474,7 +474,7 @@ def _take_out(graph: ir.Graph, lent: Mapping[str, ir.TensorProtocol], file: Path
     """The weights `lent`, which ONNX Runtime reads where they lie instead of making a copy of its own.
 
     In the graph they become references to `file`, which ONNX Runtime wants to exist and does not read; all others are
-    held in memory.
+    held in memory. What does not lie there as ONNX Runtime wants it (a view, an odd address) is copied.
     """
     file.touch()
     for name, value in graph.initializers.items():
@@ -485,7 +485,7 @@ def _take_out(graph: ir.Graph, lent: Mapping[str, ir.TensorProtocol], file: Path
             value.const_value = stub
         elif tensor is not None:
             value.const_value = embedded(tensor)
-    return {name: tensor.numpy() for name, tensor in lent.items()}
+    return {name: np.require(tensor.numpy(), requirements=["C", "A"]) for name, tensor in lent.items()}
 
 
 def _first_difference(
