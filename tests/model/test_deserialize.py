@@ -49,6 +49,17 @@ def test_every_field_of_a_node() -> None:
     assert ours == theirs
 
 
+def test_new_values_take_no_name_of_the_file() -> None:
+    """onnx_ir calls them val_0, val_1 and so on, as PyTorch's exporter does."""
+    nodes = [node("Add", ["val_0", "val_1"], "val_2"), node("Relu", ["val_2"], "val_3")]
+    proto = network(nodes, {"val_0": (1, 4)}, {"val_3": (1, 4)}, {"val_1": np.ones((1, 4), np.float32)})
+    graph = load(proto).ir.graph
+    added = [ir.Node("", "Relu", [graph.inputs[0]]) for _ in range(4)]
+    graph.extend(added)
+    assert not {each.outputs[0].name for each in added} & {"val_0", "val_1", "val_2", "val_3"}
+    onnx.checker.check_model(ir.to_proto(load(proto).ir))
+
+
 def test_equal_attributes_are_made_once() -> None:
     model = load(thin_network(400))
     windows = [n.attributes["kernel_shape"] for n in model.graph if n.op_type == "MaxPool"]

@@ -38,11 +38,18 @@ def deserialize_flat(proto: onnx.ModelProto, weights: Mapping[str, ir.TensorProt
     for field in ("input", "initializer", "node", "output"):
         source.ClearField(field)
     model: ir.Model = ir.serde.deserialize_model(proto)
-    model.graph.inputs.extend(inputs)
-    for value in initializers:
-        model.graph.initializers.add(value)
-    model.graph.extend(nodes)
-    model.graph.outputs.extend(outputs)
+    empty = model.graph
+    # Only a graph that is made with its inputs and initializers gives none of their names to new values.
+    model.graph = ir.Graph(
+        inputs,
+        outputs,
+        nodes=nodes,
+        initializers=initializers,
+        doc_string=empty.doc_string,
+        opset_imports=empty.opset_imports,
+        name=empty.name,
+        metadata_props=empty.metadata_props,
+    )
     return model
 
 

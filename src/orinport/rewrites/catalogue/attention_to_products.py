@@ -15,10 +15,10 @@ that the DLA does not have. Its parts it has.
 Mul and Conv for the result.
 
 ## Refused
-Fewer heads of keys than of queries; a cache, or any result but the first; softcap; softmax in another type; a mask
-known at run time only that is Boolean or stands beside `is_causal`; masks without a column for each key; `is_causal`
-where queries and keys differ in number; three dimensions without numbers of heads; products past the limits of
-`matmul-to-elementwise`.
+Fewer heads of keys than of queries; a cache, or any result but the first; softcap; softmax in another type; attributes
+of later versions, such as windows; a mask known at run time only that is Boolean or stands beside `is_causal`; masks
+without a column for each key; `is_causal` where queries and keys differ in number; three dimensions without numbers of
+heads; products past the limits of `matmul-to-elementwise`.
 
 ## Safety
 exact: equal up to rounding; the scale is multiplied once into the scores and not by its root into queries and keys, so
@@ -53,6 +53,10 @@ if TYPE_CHECKING:
 __all__ = ["REWRITE", "AttentionToProducts"]
 
 _Shape = tuple[int, ...]
+_ATTRIBUTES = frozenset(
+    ("is_causal", "kv_num_heads", "q_num_heads", "qk_matmul_output_mode", "scale", "softcap", "softmax_precision")
+)
+"""Of versions 23 and 24; version 25 adds windows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +128,8 @@ def _heads(shape: _Shape, heads: int) -> _Shape | None:
 
 def _why_not(node: ir.Node, data: _Data, context: RewriteContext) -> str:
     queries, keys, _ = data.shapes
+    if unknown := sorted(set(node.attributes) - _ATTRIBUTES):
+        return f"what {unknown[0]} asks for is not known here"
     if any(value is not None for value in node.inputs[4:]):
         return "it has a cache, or counts the keys that are no padding"
     if any(value.uses() or context.is_output(value) for value in node.outputs[1:]):
