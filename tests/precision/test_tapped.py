@@ -350,6 +350,31 @@ def test_clips_keep_their_limits_wherever_they_are_computed(opset: int, data: Pa
     assert all(same(histogram, plain.histograms[name]) for name, histogram in fast.histograms.items())
 
 
+@pytest.mark.parametrize("source", ["x", "c"])
+def test_a_clip_is_not_taken_for_a_relu_of_the_same_tensor(source: str, data: Path, optimised: list[int]) -> None:
+    proto = network(
+        [
+            node("Conv", ["x", "w"], "c", kernel_shape=[1, 1]),
+            node("Relu", [source], "r"),
+            node("Clip", [source, "low", "high"], "k"),
+            node("Mul", ["r", "k"], "m"),
+            node("MaxPool", ["r"], "p", kernel_shape=[2, 2]),
+            node("MaxPool", ["m"], "y", kernel_shape=[2, 2]),
+        ],
+        {"x": (1, 3, 16, 16)},
+        ["y", "p"],
+        {
+            "w": np.full((16, 3, 1, 1), 2, np.float32),
+            "low": np.array(0, np.float32),
+            "high": np.array(1, np.float32),
+        },
+    )
+    fast = collect(load(proto), data.with_name("whole.npy"))
+    assert optimised
+    plain = collect(load(proto), data.with_name("whole.npy"), options=AS_WRITTEN)
+    assert all(same(histogram, plain.histograms[name]) for name, histogram in fast.histograms.items())
+
+
 def test_networks_that_cannot_be_counted_inside_run_as_written(data: Path, optimised: list[int]) -> None:
     proto = network(
         [node("Cast", ["x"], "h", to=10), node("Mul", ["h", "two"], "y")],

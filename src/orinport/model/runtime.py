@@ -26,13 +26,15 @@ def open_session(
     optimised_to: Path | None = None,
     operators: Path | None = None,
     weights: Mapping[str, NDArray[Any]] | None = None,
+    without: tuple[str, ...] = (),
 ) -> InferenceSession:
     """A session for a serialised model or a path; it prints nothing.
 
     `threads` is the number of threads inside an operator, 0 for ONNX Runtime's choice. Without `optimise` the
     network runs as it is written, without `arena` freed memory goes back at once. The optimised network is written to
     `optimised_to`; `operators` is a library with more of them. `weights` are initializers that the model's file names
-    as external data: the session reads them where they lie, and keeps them. Raises what ONNX Runtime raises.
+    as external data: the session reads them where they lie, and keeps them. `without` names
+    ONNX Runtime's optimisers that are left out. Raises what ONNX Runtime raises.
     """
     import onnxruntime
 
@@ -50,6 +52,8 @@ def open_session(
     lent = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in (weights or {}).items()}
     for name, value in lent.items():
         options.add_initializer(name, value)
-    session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        source, options, providers=["CPUExecutionProvider"], disabled_optimizers=list(without)
+    )
     session.lent = lent  # to live as long: ONNX Runtime does not own them
     return session

@@ -33,6 +33,8 @@ __all__ = ["Tapped", "UntappableError", "tapped"]
 
 _BLOCKED = "com.microsoft.nchwc"
 _NOTHING, _RELU, _CLIP = 0, 1, 2
+_EQUAL = ("CommonSubexpressionElimination",)
+"""What would take a Clip for a ReLU of the same tensor while it is written as one."""
 _CLIP_INPUTS = 11
 """The operator set from which on the limits of a Clip are inputs."""
 
@@ -86,7 +88,7 @@ def tapped(source: str | bytes, names: Mapping[str, tuple[int, ...]], threads: i
     del content
     with tempfile.TemporaryDirectory(prefix="orinport-") as folder:
         path = Path(folder) / "optimised.onnx"
-        open_session(given, threads=threads, optimised_to=path)
+        open_session(given, threads=threads, optimised_to=path, without=_EQUAL if clips else ())
         model = onnx.load_from_string(path.read_bytes())
     return _Tapper(model, names, clips).result()
 
