@@ -263,6 +263,15 @@ def test_broken_networks_are_refused_in_one_line(name: str) -> None:
     assert expected in refusal(proto.SerializeToString())
 
 
+def test_operators_of_other_domains_are_held_to_their_schema() -> None:
+    """onnx's inference reads a left-out input of this one through a null pointer."""
+    encoder = node("LabelEncoder", [""], "y", domain="ai.onnx.ml", keys_strings=["a"], values_int64s=[1])
+    text = refusal(network([encoder], {"x": (5,)}, ["y"], domains={"ai.onnx.ml": 4}))
+    assert "LabelEncoder node 'LabelEncoder_y' has 0 inputs; opset 4 wants 1" in text
+    unknown = node("Foo", [""], "y", domain="ai.onnx.ml")
+    load(network([unknown, node("Relu", ["x"], "z")], {"x": (5,)}, ["z"], domains={"ai.onnx.ml": 4}))
+
+
 def test_cycles_are_shown() -> None:
     proto = network(
         [node("Add", ["x", "c"], "a"), node("Relu", ["a"], "b"), node("Neg", ["b"], "c"), node("Abs", ["c"], "y")],

@@ -18,7 +18,7 @@ from orinport.errors import OrinportError
 from orinport.words import some
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = [
     "MAX_ELEMENTS",
@@ -114,13 +114,13 @@ def check_structure(proto: onnx.ModelProto) -> bool:
     """
     if not proto.HasField("graph") or not (proto.graph.node or proto.graph.output):
         raise OrinportError("The file holds no ONNX network.", "Is it an .onnx file?")
-    opset = check_opsets(proto.opset_import, proto.graph.node)[""]
+    versions = check_opsets(proto.opset_import, proto.graph.node)
     if not proto.graph.output:
         raise OrinportError("The network has no outputs.")
-    walk = _Walk(opset)
     called = {(f.domain, f.name, getattr(f, "overload", "")) for f in proto.functions}
     if len(called) != len(proto.functions):
         raise OrinportError("The file defines a model-local function twice.")
+    walk = _Walk(versions, frozenset((domain, name) for domain, name, _ in called))
     for function in proto.functions:
         walk.function(function)
     return walk.graph(proto.graph, [], 0, "the network")
@@ -204,8 +204,10 @@ def _text(name: str | bytes, what: str) -> str:
 class _Walk:
     """One walk over all graphs of a model."""
 
-    def __init__(self, opset: int) -> None:
-        self.opset = opset
+    def __init__(self, versions: Mapping[str, int], local: frozenset[tuple[str, str]]) -> None:
+        self.opset, self.versions = versions[""], versions
+        self.local = local
+        """Domain and name of the model-local functions."""
         self.nested = False
         """A subgraph was met: what it reads of the graphs around it takes no part in the order that `graph` gives."""
 
@@ -217,8 +219,7 @@ class _Walk:
         if len(set(names)) != len(names) or "" in names:
             raise OrinportError(f"{where[0].upper()}{where[1:]} has unnamed or repeated inputs.")
         imports = function.opset_import
-        opset = check_opsets(imports, function.node)[""] if imports else self.opset
-        walk = _Walk(opset)
+        walk = _Walk(check_opsets(imports, function.node) if imports else self.versions, self.local)
         walk.nodes(function.node, set(names), [], 0, where, function.output)
 
     def graph(self, graph: onnx.GraphProto, outer: list[set[str]], depth: int, where: str) -> bool:
@@ -291,19 +292,22 @@ class _Walk:
             for name in filter(None, given):
                 if not any(_text(name, "a value's name") in scope for scope in scopes):
                     raise OrinportError(f"The {label(node)} reads {quote(name)}, which nothing defines.")
-        demands = _demands(op_type, domain, self.opset) if domain in _STANDARD else None
+        version = self.opset if domain in _STANDARD else self.versions.get(domain, 0)
+        known = domain in _STANDARD or (version > 0 and (domain, op_type) not in self.local)
+        demands = _demands(op_type, domain, version) if known else None
         if demands is not None:
-            self._arity(node, given, demands)
+            self._arity(node, given, demands, version)
         if node.attribute or (demands is not None and demands.required):
             self._attributes(node, demands, scopes, depth)
 
-    def _arity(self, node: onnx.NodeProto, given: Sequence[str], demands: _Demands) -> None:
+    @staticmethod
+    def _arity(node: onnx.NodeProto, given: Sequence[str], demands: _Demands, version: int) -> None:
         (least, most), (least_out, most_out) = demands.inputs, demands.outputs
         left_out = "" in given and any(not given[i] for i in demands.needed if i < len(given))
         if left_out or not least <= len(given) <= most:
             wanted = str(least) if least == most else f"{least} to {most}" if most < 1 << 30 else f"at least {least}"
             count = sum(bool(name) for name in given)
-            raise OrinportError(f"The {label(node)} has {count} inputs; opset {self.opset} wants {wanted}.")
+            raise OrinportError(f"The {label(node)} has {count} inputs; opset {version} wants {wanted}.")
         if not least_out <= len(node.output) <= most_out:
             raise OrinportError(f"The {label(node)} has {len(node.output)} outputs, which its operator does not have.")
 
