@@ -36,16 +36,21 @@ class CompileError(Exception):
 
 
 def private_folder(name: str) -> Path:
-    """The folder `name` of the cache, made if need be. Raises CacheFolderError if others may write to it."""
+    """The folder `name` of the cache, made if need be.
+
+    Raises CacheFolderError if anyone but the user may write to it, or may put another folder in its place.
+    """
     named = os.environ.get("ORINPORT_CACHE")
     try:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
         folder = (Path(named) if named else base / "orinport") / name
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         status = folder.stat()
+        above = [parent.stat().st_mode for parent in folder.resolve().parents]
     except (OSError, RuntimeError) as error:
         raise CacheFolderError(f"the cache folder {name!r} cannot be made: {error}") from error
-    if status.st_uid != os.getuid() or status.st_mode & stat.S_IWOTH:
+    replaceable = any(mode & stat.S_IWOTH and not mode & stat.S_ISVTX for mode in above)
+    if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or replaceable:
         raise CacheFolderError(f"others may write to the cache folder {str(folder)!r}")
     return folder
 
