@@ -87,6 +87,7 @@ def test_an_engine_of_the_users_own_passes(bundle: Path) -> None:
     (bundle / "model.onnx").write_bytes(b"another network")
     require_current(bundle, bundle / "model.engine")
     require_current(bundle, bundle / "model.loadable")
+    assert not outdated_builds(bundle)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"builds": 3}', '{"builds": {"model.engine": {"sha256": 1}}}'])
