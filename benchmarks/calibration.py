@@ -141,8 +141,10 @@ def uncounted(model: str, data: str) -> None:
     plan = plan_of(network, watched(network), megabytes=1, threads=1)
     values = [*network.graph.inputs, *(value for node in network.graph for value in node.outputs)]
     shapes = {value.name: shape_of(value) for value in values if value.name in plan.roots}
-    made = tapped(to_proto(_with_outputs(network, plan.roots)).SerializeToString(), shapes, 1)
-    session = open_session(made.content, threads=1, optimise=False, operators=functions.path)
+    source = to_proto(_with_outputs(network, plan.roots)).SerializeToString()
+    with tempfile.TemporaryDirectory() as folder:
+        made = tapped(source, shapes, 1, Path(folder))
+        session = open_session(str(made.path), threads=1, optimise=False, operators=functions.path)
     run_side_by_side(session, data, os.cpu_count() or 1)
 
 

@@ -124,6 +124,9 @@ def test_large_weights_go_to_a_second_file(tmp_path: Path, monkeypatch: pytest.M
     np.testing.assert_array_equal(third.constant(third.graph.initializers["a"]), constants["a"])
     save(third, tmp_path / "one.onnx")
     same_results(tmp_path / "one.onnx", proto)
+    written = save(third, tmp_path / "two.onnx", apart=True)
+    assert [path.name for path in written] == ["two.onnx", "two.onnx.data"]
+    same_results(load(tmp_path / "two.onnx"), proto)
 
 
 def test_an_existing_file_is_replaced_or_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -222,6 +222,19 @@ def test_a_cluster_of_dask_gives_the_same_scales(data: Path) -> None:
         assert values(calibrate(model, data, options=options)) == values(calibrate(model, data))
 
 
+def test_workers_of_a_cluster_get_the_weights_with_the_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = np.random.default_rng(0).standard_normal((48, 64)).astype(np.float32)
+    room._write(load(network([node("MatMul", ["x", "w"], "y")], {"x": (1, 48)}, ["y"], {"w": weights})), tmp_path / "m")
+    assert len(list(tmp_path.iterdir())) == 2
+    content = room._in_one(tmp_path / "m")
+    np.testing.assert_array_equal(
+        onnx.numpy_helper.to_array(onnx.load_from_string(content).graph.initializer[0]), weights
+    )
+    monkeypatch.setattr(room, "EMBEDDED_BYTES", 10_000)
+    with pytest.raises(OrinportError, match="more than is sent to the workers"):
+        room._in_one(tmp_path / "m")
+
+
 def test_without_dask_the_extra_is_named(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "distributed", None)
     with pytest.raises(OrinportError, match=r"orinport\[fleet\]"):

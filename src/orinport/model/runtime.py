@@ -15,6 +15,11 @@ __all__ = ["open_session"]
 
 _FATAL = 4
 """What goes wrong is raised; ONNX Runtime need not print it too."""
+_APART_BYTES = 1 << 12
+"""Weights of an optimised network from this size on lie in a file beside it, from which a session maps them.
+
+It is that of `save`: before 1.23, ONNX Runtime leaves smaller ones in the file where they were, wherever that is.
+"""
 
 
 def open_session(
@@ -32,9 +37,9 @@ def open_session(
 
     `threads` is the number of threads inside an operator, 0 for ONNX Runtime's choice. Without `optimise` the
     network runs as it is written, without `arena` freed memory goes back at once. The optimised network is written to
-    `optimised_to`; `operators` is a library with more of them. `weights` are initializers that the model's file names
-    as external data: the session reads them where they lie, and keeps them. `without` names
-    ONNX Runtime's optimisers that are left out. Raises what ONNX Runtime raises.
+    `optimised_to`, its larger weights to `<name>.data` beside it; `operators` is a library with more of them. `weights`
+    are initializers that the model's file names as external data: the session reads them where they lie, and keeps
+    them. `without` names ONNX Runtime's optimisers that are left out. Raises what ONNX Runtime raises.
     """
     import onnxruntime
 
@@ -45,6 +50,9 @@ def open_session(
     options.enable_cpu_mem_arena = arena
     if optimised_to is not None:
         options.optimized_model_filepath = str(optimised_to)
+        apart = "session.optimized_model_external_initializers"
+        options.add_session_config_entry(f"{apart}_file_name", f"{optimised_to.name}.data")
+        options.add_session_config_entry(f"{apart}_min_size_in_bytes", str(_APART_BYTES))
     if operators is not None:
         options.register_custom_ops_library(str(operators))
     if not optimise:

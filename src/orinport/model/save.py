@@ -45,14 +45,15 @@ def to_proto(model: Model) -> onnx.ModelProto:
     return _serialize(model.ir, model.name)
 
 
-def save(model: Model, path: str | os.PathLike[str]) -> tuple[Path, ...]:
+def save(model: Model, path: str | os.PathLike[str], *, apart: bool = False) -> tuple[Path, ...]:
     """Write the model to `path`, atomically; returns the files that were written.
 
-    More than `EMBEDDED_BYTES` of weights go to a second file beside it, named `<name>.data`. A file that stands
-    at `path` is replaced. Raises OrinportError if the files cannot be written.
+    More than `EMBEDDED_BYTES` of weights go to a second file beside it, named `<name>.data`; with `apart` they always
+    do, since ONNX Runtime maps them from there instead of reading them. A file that stands at `path` is replaced.
+    Raises OrinportError if the files cannot be written.
     """
     target = Path(path)
-    if _weight_bytes(model.ir.graph) <= EMBEDDED_BYTES:
+    if not apart and _weight_bytes(model.ir.graph) <= EMBEDDED_BYTES:
         with _replacing(target) as file:
             _write_embedded(model, file)
         return (target,)

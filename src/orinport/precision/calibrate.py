@@ -27,12 +27,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx
 
 from orinport.errors import MissingExtraError, OrinportError, first_line
 from orinport.model.layer import DType
 from orinport.model.model import dtype_of, shape_of
 from orinport.model.runtime import open_session
-from orinport.model.save import copy_model, save, to_proto
+from orinport.model.save import EMBEDDED_BYTES, copy_model, save, to_proto
 from orinport.precision.calibrators import METHODS, find_range
 from orinport.precision.data import DataSpec, InputSpec, Samples, open_data
 from orinport.precision.findings import constant_activation, nonfinite_activation
@@ -55,7 +56,7 @@ __all__ = ["CalibrationOptions", "Collected", "calibrate", "collect", "input_spe
 _FLOATS = frozenset({DType.FP32, DType.FP16, DType.FP64})
 _STATE_SECONDS = 20.0
 _LARGEST = 256 << 20
-"""Bytes of a network that may run optimised: to rewrite it takes its weights several times."""
+"""Bytes of a network that may run optimised: its weights are held several times, as it is and reordered."""
 _COUNTER = 1 << 32
 """Values of one tensor and shard that a counter inside ONNX Runtime can hold."""
 
@@ -203,14 +204,18 @@ def collect(
             _Shard(str(path), spec, start, min(start + chosen.shard, total), plan, chosen.elements, shapes=shapes)
             for start in range(0, total, chosen.shard)
         ]
-        signature = _signature(path, samples, preprocess, chosen, total, optimised=bool(shapes))
+        signature = ""
+        if chosen.state is not None:
+            signature = _signature(path, samples, preprocess, chosen, total, optimised=bool(shapes))
         done, histograms = read_state(chosen.state, signature)
         left = [shard for shard in shards if shard.start not in done]
         keeper = _Keeper(chosen.state, signature, done, histograms, total, progress)
-        with keeper:
-            for start, stop, part in _results(left, chosen, samples, feed):
-                keeper.take(start, stop, part)
-        _forget(path)
+        try:
+            with keeper:
+                for start, stop, part in _results(left, chosen, samples, feed):
+                    keeper.take(start, stop, part)
+        finally:
+            _forget(path)
     return Collected(keeper.histograms, total)
 
 
@@ -238,7 +243,7 @@ def _countable(
 ) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """The tensors to be counted inside ONNX Runtime, with their shapes; none if the network has to run as written."""
     exact = options.method == "min-max" or not options.optimised
-    if exact or path.stat().st_size > _LARGEST or tapping() is None:
+    if exact or sum(file.stat().st_size for file in path.parent.iterdir()) > _LARGEST or tapping() is None:
         return ()
     values = [*model.graph.inputs, *(value for node in model.graph for value in node.outputs)]
     roots = {value.name: value for value in values if value.name in plan.roots}
@@ -274,7 +279,7 @@ def _write(model: Model, path: Path) -> None:
     nodes = list(model.ir.graph.all_nodes())
     standard = {node.domain for node in nodes} <= {"", "ai.onnx"}
     if standard and not (counts_padding_wrong() and any(node.op_type == "AveragePool" for node in nodes)):
-        save(model, path)
+        save(model, path, apart=True)
         return
     path.write_bytes(runnable(to_proto(model)).SerializeToString(deterministic=True))
 
@@ -325,10 +330,23 @@ def _on_fleet(shards: list[_Shard], scheduler: str) -> Iterator[tuple[int, int, 
     except (OSError, ValueError, TimeoutError) as error:
         raise OrinportError(f"The dask scheduler {scheduler!r} does not answer: {error}.") from error
     with client:
-        content = client.scatter(Path(shards[0].model).read_bytes(), broadcast=True)
+        content = client.scatter(_in_one(Path(shards[0].model)), broadcast=True)
         futures = {client.submit(run_shard_of, replace(shard), content, pure=False): shard for shard in shards}
         for future in completed(list(futures)):
             yield futures[future].start, futures[future].stop, future.result()
+
+
+def _in_one(path: Path) -> bytes:
+    """The network of a file with its weights. Raises OrinportError if they are more than one file can hold."""
+    size = sum(file.stat().st_size for file in path.parent.iterdir())
+    if size > EMBEDDED_BYTES:
+        raise OrinportError(
+            f"The network takes {size} bytes, more than is sent to the workers of a dask scheduler.",
+            "Use --jobs in place of --scheduler.",
+        )
+    proto = onnx.load_from_string(path.read_bytes())
+    onnx.load_external_data_for_model(proto, str(path.parent))
+    return bytes(proto.SerializeToString(deterministic=True))
 
 
 def run_shard_of(shard: _Shard, content: bytes) -> dict[str, Histogram]:
@@ -354,18 +372,20 @@ class _Network:
     def __init__(self, source: str | bytes, shapes: tuple[tuple[str, tuple[int, ...]], ...], threads: int) -> None:
         self.slots: dict[str, int] = {}
         self.output = ""
-        operators = None
-        if shapes:
-            functions = tapping()
-            if functions is None:
-                raise OrinportError(
-                    "Tensors cannot be counted inside ONNX Runtime on this machine, but on the one that began.",
-                    "Install a C compiler here, or set ORINPORT_COMPILE=0 there.",
-                )
-            network = tapped(source, dict(shapes), threads)
-            source, self.slots, self.output = network.content, dict(network.slots), network.output
-            operators = functions.path
-        self.session = open_session(source, threads=threads, optimise=False, operators=operators)
+        if not shapes:
+            self.session = open_session(source, threads=threads, optimise=False)
+            return
+        functions = tapping()
+        if functions is None:
+            raise OrinportError(
+                "Tensors cannot be counted inside ONNX Runtime on this machine, but on the one that began.",
+                "Install a C compiler here, or set ORINPORT_COMPILE=0 there.",
+            )
+        # The session keeps what it has mapped when the files are gone.
+        with tempfile.TemporaryDirectory(prefix="orinport-") as folder:
+            network = tapped(source, dict(shapes), threads, Path(folder))
+            self.slots, self.output = dict(network.slots), network.output
+            self.session = open_session(str(network.path), threads=threads, optimise=False, operators=functions.path)
 
 
 _NETWORKS: dict[tuple[str, int, bool], _Network] = {}

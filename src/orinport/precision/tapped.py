@@ -12,6 +12,7 @@ The channels that the blocked layout adds to fill its last block are never count
 from __future__ import annotations
 
 import tempfile
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -47,7 +48,8 @@ class UntappableError(Exception):
 class Tapped:
     """A network with taps, and which counter holds what."""
 
-    content: bytes = field(repr=False)
+    path: Path
+    """Its file; larger weights lie beside it."""
     slots: Mapping[str, int]
     """The counter of every tensor that was asked for."""
     output: str
@@ -78,19 +80,27 @@ class _Chain:
     """Positions of the nodes that the tap replaces."""
 
 
-def tapped(source: str | bytes, names: Mapping[str, tuple[int, ...]], threads: int) -> Tapped:
-    """The network of the file `source`, whose outputs are at least `names` (with their shapes), with taps on these.
+def tapped(source: str | bytes, names: Mapping[str, tuple[int, ...]], threads: int, folder: Path) -> Tapped:
+    """The network, whose outputs are at least `names` (with their shapes), tapped; its files go to `folder`.
 
-    Raises UntappableError if that is not possible, and whatever ONNX Runtime raises.
+    `source` is a file, whose folder must be writable, or what would stand in one that holds all weights. Raises
+    UntappableError if that is not possible, and whatever ONNX Runtime raises.
     """
     content = source if isinstance(source, bytes) else Path(source).read_bytes()
-    given, clips = _disguised(content, names) if b"Clip" in content else (content, {})
-    del content
-    with tempfile.TemporaryDirectory(prefix="orinport-") as folder:
-        path = Path(folder) / "optimised.onnx"
-        open_session(given, threads=threads, optimised_to=path, without=_EQUAL if clips else ())
-        model = onnx.load_from_string(path.read_bytes())
-    return _Tapper(model, names, clips).result()
+    clips: dict[str, tuple[float, float]] = {}
+    if b"Clip" in content:
+        content, clips = _disguised(content, names)
+    path = folder / "optimised.onnx"
+    with ExitStack() as left:
+        if clips or isinstance(source, bytes):
+            # Beside the file, since that is where its weights are.
+            given = (folder if isinstance(source, bytes) else Path(source).parent) / f"{folder.name}.onnx"
+            left.callback(given.unlink)
+            given.write_bytes(content)
+            source = str(given)
+        del content
+        open_session(source, threads=threads, optimised_to=path, without=_EQUAL if clips else ())
+    return _Tapper(path, names, clips).result(folder / "tapped.onnx")
 
 
 def _disguised(content: bytes, names: Mapping[str, tuple[int, ...]]) -> tuple[bytes, dict[str, tuple[float, float]]]:
@@ -129,11 +139,12 @@ def _limits(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> 
 class _Tapper:
     def __init__(
         self,
-        model: onnx.ModelProto,
+        optimised: Path,
         names: Mapping[str, tuple[int, ...]],
         clips: Mapping[str, tuple[float, float]],
     ) -> None:
-        self.model, self.names, self.clips = model, names, clips
+        model = onnx.load_from_string(optimised.read_bytes())
+        self.model, self.names, self.clips, self.folder = model, names, clips, optimised.parent
         self.nodes = list(model.graph.node)
         if any(a.type in (a.GRAPH, a.GRAPHS) for node in self.nodes for a in node.attribute):
             raise UntappableError("it has subgraphs")
@@ -179,7 +190,7 @@ class _Tapper:
         self.slots[name] = len(self.layouts)
         self.layouts[tensor] = (name, channels, block)
 
-    def result(self) -> Tapped:
+    def result(self, path: Path) -> Tapped:
         chains = self._chains()
         gone = {index for chain in chains for index in chain.taken}
         for tensor, (name, _, _) in self.layouts.items():
@@ -199,7 +210,8 @@ class _Tapper:
         graph.node.extend(nodes)
         graph.output.append(helper.make_tensor_value_info(output, onnx.TensorProto.FLOAT, None))
         self.model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
-        return Tapped(self.model.SerializeToString(), self.slots, output)
+        path.write_bytes(self.model.SerializeToString())
+        return Tapped(path, self.slots, output)
 
     def _undisguise(self, node: onnx.NodeProto, limits: tuple[float, float]) -> None:
         """Make a Clip again of the ReLU that stands for one."""
@@ -349,7 +361,10 @@ class _Tapper:
 
     def _constant(self, name: str) -> NDArray[Any] | None:
         found = self.constants.get(name)
-        return None if found is None or name in self.inputs else numpy_helper.to_array(found)
+        if found is None or name in self.inputs:
+            return None
+        array: NDArray[Any] = numpy_helper.to_array(found, str(self.folder))
+        return array
 
     # ------------------------------------------------------------------------------------------ nodes
 
