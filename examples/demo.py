@@ -28,7 +28,7 @@ def headline(text: str) -> None:
 def prepare(model: Path, folder: str) -> bool:
     """Prepare one model, print what changed, and say whether all of it runs on the DLA."""
     start = time.perf_counter()
-    report = orinport.prepare(model, target=TARGET, output=OUT / folder, force=True)
+    report = orinport.prepare(model, target=TARGET, output=OUT / "demo" / folder, force=True)
     print(prepare_text(report), end="")
     print(f"{time.perf_counter() - start:.1f} s")
     return report.after.all_dla

@@ -134,6 +134,12 @@ def test_accuracy(colours, capsys):
     assert "10 pictures, top-1 90.00%, top-5 100.00%" in out
     status, out, _ = run(capsys, *arguments, "--format", "json")
     assert json.loads(out)["accuracy"] == {"pictures": 10, "top1": 0.9, "top5": 1.0}
+    for name in ("red", "green", "blue"):
+        for picture in list((colours / "pictures" / name).iterdir()):
+            if (name, picture.name) != ("blue", "wrong.png"):
+                picture.unlink()
+    status, out, _ = run(capsys, *arguments)
+    assert out.startswith("1 picture, top-1 0.00%")
 
 
 def test_a_folder_without_a_class_is_said_before_the_work(colours, capsys, monkeypatch):

@@ -71,6 +71,20 @@ def test_commands(page: Path, tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
+def test_pages_work_one_after_the_other() -> None:
+    """A bundle that is there already is not replaced: pages write to different ones, and `make demo` to others."""
+    written: dict[str, str] = {}
+    for page in PAGES:
+        for command in commands(page):
+            found = re.search(r"^orinport prepare .*(?:-o|--output) (\S+)", command.line)
+            if found is not None and "--force" not in command.line:
+                assert found[1] not in written, f"{page.name} and {written[found[1]]} both write {found[1]}"
+                assert not found[1].startswith("out/demo/"), f"{page.name} writes where the demonstration does"
+                written[found[1]] = page.name
+    assert len(written) > 5
+    assert 'OUT / "demo" / folder' in (ROOT / "examples" / "demo.py").read_text(encoding="utf-8")
+
+
 def test_the_readme_quotes_what_check_says(tmp_path: Path) -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     (quoted,) = re.findall(r"^```\n(DLA010 .*?)^```", text, re.MULTILINE | re.DOTALL)

@@ -193,6 +193,7 @@ def _csv(rows: list[dict[str, Any]], top: int) -> str:
 
 def _text(classifier: Classifier, document: dict[str, Any], top: int) -> str:
     from orinport.report.style import clean
+    from orinport.words import count
 
     lines = []
     facts = classifier.facts
@@ -202,7 +203,7 @@ def _text(classifier: Classifier, document: dict[str, Any], top: int) -> str:
         lines.append(clean(facts.weights))
     found = document.get("accuracy")
     if found:
-        lines.append(f"{found['pictures']} pictures, top-1 {found['top1']:.2%}, top-5 {found['top5']:.2%}")
+        lines.append(f"{count(found['pictures'], 'picture')}, top-1 {found['top1']:.2%}, top-5 {found['top5']:.2%}")
     for row in document["pictures"]:
         if "error" in row:
             lines.append(clean(row["error"]))
