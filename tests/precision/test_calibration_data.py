@@ -195,6 +195,50 @@ def test_bad_pictures(pictures: Path) -> None:
         opened(pictures, preprocess=toml)
 
 
+def test_pictures_of_other_depths(pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from PIL import Image
+
+    deep = np.random.default_rng(1).integers(0, 1 << 16, (8, 8)).astype(np.uint16)
+    for name in ("deep.png", "deep.tif"):
+        Image.fromarray(deep).save(pictures / name)
+        assert np.array_equal(Preprocessing(color="L").read(pictures / name, (1, 1, 8, 8))[0], deep >> 8)
+        assert np.array_equal(Preprocessing().read(pictures / name, (1, 3, 8, 8))[2], deep >> 8)
+    Image.fromarray(deep.astype(np.float32)).save(pictures / "real.tif")
+    with pytest.raises(OrinportError, match="32 bits"):
+        Preprocessing().read(pictures / "real.tif", (1, 3, 8, 8))
+    frame = Image.new("RGB", (8, 8))
+    frame.save(pictures / "moving.gif", save_all=True, append_images=[Image.new("RGB", (8, 8), "red")])
+    with pytest.raises(OrinportError, match="holds 2 frames"):
+        Preprocessing().read(pictures / "moving.gif", (1, 3, 8, 8))
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 30)
+    with pytest.raises(OrinportError, match="cannot be read: Image size"):
+        Preprocessing().read(pictures / "2.png", (1, 3, 8, 8))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"), [("float32", 1e300), ("float16", 1e5), ("uint8", 300), ("int64", 0.5), ("uint8", -1)]
+)
+@pytest.mark.filterwarnings("error")
+def test_values_that_the_input_cannot_hold(tmp_path: Path, dtype: str, value: float) -> None:
+    np.save(tmp_path / "a.npy", np.full((1, 4), value))
+    with pytest.raises(OrinportError, match=f"holds values that {dtype}"):
+        opened(tmp_path / "a.npy", InputSpec("x", (1, 4), dtype))[0]
+
+
+def test_arrays_that_cannot_be_made(tmp_path: Path) -> None:
+    import zipfile
+
+    loader = tmp_path / "loader.py"
+    loader.write_text("def ragged():\n    return [[[1, 2], [3]]]\n")
+    with pytest.raises(OrinportError, match="its rows differ in length"):
+        opened(f"{loader}:ragged")[0]
+    text = b"{'descr': '<f4', 'fortran_order': False, 'shape': (100000000000000, 3, 8, 8)}"
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as file:
+        file.writestr("x.npy", b"\x93NUMPY\x01\x00v\x00" + text.ljust(117) + b"\n")
+    with pytest.raises(OrinportError, match="larger than the memory"):
+        opened(tmp_path / "a.npz")
+
+
 def test_resizing(pictures: Path) -> None:
     wide = pictures / "0.png"
     shape = (1, 3, 8, 8)
@@ -231,6 +275,9 @@ def test_numbers_are_divided_then_normalised(pictures: Path) -> None:
         ("[image]\nmean = [1.0, 2.0]\n", "mean has 2 numbers for 3 channels"),
         ("[image]\nstd = [1.0, 0.0, 1.0]\n", "must not be 0"),
         ("[image]\ndivide = 'a'\n", "divide = 'a' is not a number"),
+        ("[image]\nfill = 256\n", "fill = 256 is no colour"),
+        ("[image]\nshort_side = 100000000\n", "short_side = 100000000 is not between"),
+        ("[image]\nshort_side = -5\n", "short_side = -5 is not between"),
         ("image = 3\n", "no table of settings"),
         ("[inputs.y]\n", "does not describe the inputs x"),
     ],

@@ -84,7 +84,10 @@ class Samples(ABC):
 
 
 def _fitting(array: Any, spec: InputSpec, name: str) -> NDArray[Any]:
-    values = np.asarray(array)
+    try:
+        values = np.asarray(array)
+    except ValueError as error:
+        raise OrinportError(f"{name}: {spec.name!r} is no array: its rows differ in length.") from error
     if values.dtype == object or values.dtype.kind not in "fiub":
         raise OrinportError(f"{name}: {spec.name!r} holds no numbers but {values.dtype}.")
     if values.shape == spec.shape[1:] and spec.batch == 1 and spec.shape:
@@ -99,7 +102,15 @@ def _fitting(array: Any, spec: InputSpec, name: str) -> NDArray[Any]:
         raise OrinportError(
             f"{name}: {count(bad, 'element')} of {spec.name!r} {'is' if bad == 1 else 'are'} NaN or infinite."
         )
-    return np.ascontiguousarray(values, dtype=np.dtype(spec.dtype))
+    with np.errstate(over="ignore", invalid="ignore"):
+        cast = np.ascontiguousarray(values, dtype=np.dtype(spec.dtype))
+    kept = np.isfinite(cast).all() if cast.dtype.kind == "f" else np.array_equal(cast, values)
+    if cast.dtype != values.dtype and not kept:
+        raise OrinportError(
+            f"{name}: {spec.name!r} holds values that {cast.dtype}, the type of the input, does not.",
+            "Convert the data to the type that the network takes.",
+        )
+    return cast
 
 
 def _by(shape: tuple[int, ...]) -> str:
@@ -242,7 +253,9 @@ def _read_arrays(path: Path, inputs: tuple[InputSpec, ...]) -> dict[str, NDArray
     except OSError as error:
         raise OrinportError(f"{str(path)!r} cannot be read: {error.strerror or error}.") from error
     except (ValueError, zipfile.BadZipFile, EOFError) as error:
-        raise OrinportError(f"{str(path)!r} holds no plain arrays: {error}.") from error
+        raise OrinportError(f"{str(path)!r} holds no plain arrays: {str(error).rstrip('.')}.") from error
+    except MemoryError as error:
+        raise OrinportError(f"An array of {str(path)!r} is larger than the memory.", "Divide it into files.") from error
     if len(inputs) == 1 and len(held) == 1:
         return {inputs[0].name: next(iter(held.values()))}
     missing = [each.name for each in inputs if each.name not in held]

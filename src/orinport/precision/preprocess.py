@@ -40,6 +40,8 @@ _CHOICES = {
 _NUMBERS = ("divide", "fill", "short_side")
 _LISTS = ("mean", "std")
 _RANK = 4
+_LARGEST_SIDE = 1 << 14
+"""Pixels of a scaled picture's short side: beyond that a picture takes gigabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +78,25 @@ class Preprocessing:
         height, width = self.size(shape)
         try:
             with Image.open(path) as file:
-                picture = file.convert("L" if self.color == "L" else "RGB")
-        except (OSError, UnidentifiedImageError, ValueError, SyntaxError) as error:
-            raise OrinportError(f"The picture {str(path)!r} cannot be read: {error}.") from error
+                if getattr(file, "n_frames", 1) > 1:
+                    raise OrinportError(f"The picture {str(path)!r} holds {file.n_frames} frames.", "Keep one of them.")
+                picture = self._decoded(file, Image)
+        except (OSError, UnidentifiedImageError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+            raise OrinportError(f"The picture {str(path)!r} cannot be read: {str(error).rstrip('.')}.") from error
         pixels = np.asarray(self._fitted(picture, height, width, Image), dtype=np.float32)
         return self._numbers(pixels)
+
+    def _decoded(self, file: Any, image: Any) -> Any:
+        """The picture in 8 bits: Pillow would cut off 16 bits at 255, so their upper half is taken.
+
+        Raises ValueError for pixels of 32 bits, whose range is not known.
+        """
+        if file.mode.startswith("I;16") or (file.mode == "I" and file.format == "PNG"):
+            pixels = np.asarray(file).astype(np.int64) >> 8
+            file = image.fromarray(pixels.astype(np.uint8))
+        elif file.mode in ("I", "F"):
+            raise ValueError("its pixels have 32 bits, and which range they use is not known")
+        return file.convert("L" if self.color == "L" else "RGB")
 
     def _fitted(self, picture: Any, height: int, width: int, image: Any) -> Any:
         how = getattr(image.Resampling, self.interpolation.upper())
@@ -155,6 +171,10 @@ def _parse(entry: Any, where: str) -> Preprocessing:
     made = Preprocessing(**{**values, "short_side": int(values.get("short_side", 0))})
     if made.divide == 0 or 0 in made.std:
         raise OrinportError(f"{where}: divide and std must not be 0.")
+    if not 0 <= made.fill <= 255:
+        raise OrinportError(f"{where}: fill = {made.fill:g} is no colour.", "Use 0 to 255.")
+    if not 0 <= made.short_side <= _LARGEST_SIDE:
+        raise OrinportError(f"{where}: short_side = {made.short_side} is not between 1 and {_LARGEST_SIDE}.")
     channels = (1, 1 if made.color == "L" else 3)
     for key in _LISTS:
         if len(getattr(made, key)) not in channels:
