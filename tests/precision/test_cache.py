@@ -186,6 +186,8 @@ def test_json_of_other_tools() -> None:
     [
         (b"{", "is not JSON"),
         (b"[]", "holds no scales"),
+        (b'{"tensors": {"a": 1, "b": 1, "a": 2}}', "has 'a' more than once"),
+        (b'{"tensors":' * 100_000 + b"1" + b"}" * 100_000, "is not JSON"),
         (b'{"tensors": 3}', "holds no scales"),
         (b'{"tensors": {"x": "big"}}', "no number"),
         (b'{"tensors": {"x": true}}', "no number"),
@@ -194,6 +196,12 @@ def test_json_of_other_tools() -> None:
 def test_what_is_no_json_of_scales(data: bytes, message: str) -> None:
     with pytest.raises(OrinportError, match=message):
         parse_json(data)
+
+
+def test_json_integers_of_any_size() -> None:
+    scales = parse_json(b'{"tensors": {"a": 1' + b"0" * 400 + b', "b": 2}}')
+    assert list(scales.tensors) == ["b"]
+    assert len(scales.findings) == 1
 
 
 def test_json_without_a_number_is_an_invalid_scale() -> None:

@@ -12,6 +12,7 @@ commas, then at the last colon, and takes single quotes for itself (sampleOption
 
 from __future__ import annotations
 
+import json
 import re
 import struct
 from typing import TYPE_CHECKING, Any
@@ -138,8 +139,8 @@ def parse_json(data: bytes, where: str = "The file") -> Scales:
     Raises OrinportError if it is none of them.
     """
     try:
-        document = msgspec.json.decode(data)
-    except msgspec.DecodeError as error:
+        document = json.loads(data, object_pairs_hook=lambda pairs: _once(pairs, where))
+    except (ValueError, RecursionError) as error:
         raise OrinportError(f"{where} is not JSON: {error}.") from error
     entries = None
     if isinstance(document, dict):
@@ -153,13 +154,26 @@ def parse_json(data: bytes, where: str = "The file") -> Scales:
     return Scales(tensors, str(document.get("method", "")), tuple(findings))
 
 
+def _once(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
+    """A JSON object. Raises OrinportError if it gives two values for a name, of which JSON readers take either."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise OrinportError(f"{where} has {repeated!r} more than once.", "Keep one of them.")
+    return found
+
+
 def _number(name: str, entry: Any, where: str) -> float:
     value = entry.get("scale") if isinstance(entry, dict) else entry
     if value is None:
         return float("nan")
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise OrinportError(f"{where} has no number as the scale of {name!r}.")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf")
 
 
 def _origin(entry: Any) -> Origin:
