@@ -1,10 +1,11 @@
 """How fast are the DCNv4 kernels, and how far from float64? Tables for one NVIDIA GPU.
 
 FlashInternImage-T's levels at batch 1 and 128 (float16 in both accuracies, float32), detection sizes, and gradients,
-beside the published package DCNv4 where it can be imported (--peer FOLDER adds a folder to the import path). Every
-output is compared with float64 before it is timed; times are medians of CUDA-graph replays.
+beside the published package DCNv4 and deformops' Triton kernel where they can be imported (--peer FOLDER adds a folder
+to the import path) and NVIDIA's PTX kernels (--peer-ptx FOLDER). Every output is compared with float64 before it is
+timed; times are medians of CUDA-graph replays. What could not be timed beside ours is listed last, with the reason.
 
-    python benchmarks/dcnv4_kernels.py [--tune] [--peer FOLDER] [--only REGEX] [--json FILE]
+    python benchmarks/dcnv4_kernels.py [--tune] [--peer FOLDER ...] [--peer-ptx FOLDER] [--only REGEX] [--json FILE]
 """
 
 from __future__ import annotations
@@ -13,12 +14,11 @@ import argparse
 import dataclasses
 import json
 import re
-import sys
 from pathlib import Path
 
 import torch
 
-from orinport.dcnv4 import cuda, cuda_bench
+from orinport.dcnv4 import cuda, cuda_bench, cuda_peers
 from orinport.dcnv4.arguments import Geometry
 from orinport.dcnv4.composed import dcnv4_composed
 from orinport.dcnv4.cuda_bench import Problem
@@ -32,18 +32,21 @@ DETECTION_GROUPS = [(8, 16), (4, 32), (4, 64)]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tune", action="store_true", help="time every configuration first and use the fastest")
-    parser.add_argument("--peer", help="folder from which the package DCNv4 can be imported")
+    parser.add_argument(
+        "--peer", type=Path, nargs="*", default=[], help="folders from which DCNv4 and deformops can be imported"
+    )
+    parser.add_argument("--peer-ptx", type=Path, help="folder with NVIDIA's PTX files, or one of them")
     parser.add_argument("--only", default="", help="only problems whose name this pattern finds; no gradients")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    if options.peer:
-        sys.path.insert(0, options.peer)
-    peers = cuda_bench.published_peer()
+    peers, missing = cuda_peers.find_peers(options.peer, options.peer_ptx)
+    left_out = {f"{each.name}: {each.reason}": ["everything"] for each in missing}
     bandwidth = cuda_bench.copy_bandwidth()
-    print(f"{cuda_bench.describe(cuda_device(0))}; copies at {bandwidth / 1e12:.2f} TB/s; peer: {bool(peers)}")
+    print(f"{cuda_bench.describe(cuda_device(0))}; copies at {bandwidth / 1e12:.2f} TB/s")
     rows, tuned = [], set()
-    print("\n| problem | mode | us | range | of roofline | error | configuration | peer us | peer error | speed-up |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    beside = "".join(f" {peer.name}, us | its error | faster |" for peer in peers)
+    print(f"\n| problem | mode | us | range | of roofline | error | configuration |{beside}")
+    print("|---" * (7 + 3 * len(peers)) + "|")
     for problem, fast, cold in problems():
         if not re.search(options.only, str(problem)):
             continue
@@ -54,12 +57,15 @@ def main() -> None:
             if options.only:
                 best = sorted(timed, key=lambda result: result.microseconds)[:5]
                 print("tuned:", ", ".join(f"{each.name} {each.microseconds:.2f}" for each in best), flush=True)
-        results = cuda_bench.measure(
-            problem, fast=fast, cold=cold, peers=() if fast or problem.dtype == torch.bfloat16 else peers
-        )
-        rows.append(row(problem, fast, cold, results, bandwidth))
+        results = cuda_bench.measure(problem, fast=fast, cold=cold, peers=() if fast else peers)
+        rows.append(row(problem, fast, cold, results, bandwidth, peers))
+        for each in results.left_out:
+            left_out.setdefault(f"{each.name}: {each.reason}", []).append(str(problem))
     if not options.only:
-        rows += all_gradients(bool(peers))
+        rows += all_gradients(any(peer.name == cuda_peers.PUBLISHED for peer in peers))
+    print("\nleft out")
+    for reason, where in left_out.items():
+        print(f"- {reason} ({', '.join(dict.fromkeys(where))})")
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1, default=str))
 
@@ -87,17 +93,15 @@ def problems():
             yield Problem(1, height, width, Geometry(group, channels)), False, False
 
 
-def row(problem, fast, cold, results, bandwidth):
-    ours = results[-1]
-    peer = results[0] if len(results) > 1 else None
+def row(problem, fast, cold, results, bandwidth, peers):
+    (ours,) = results.ours
+    theirs = {peer.name: peer for peer in results.peers}
     floor = problem.bytes / bandwidth * 1e6
     mode = f"{'fast' if fast else 'exact'}{', cold' if cold else ''}"
-    beside = (
-        f"{peer.microseconds:.2f} | {peer.error:.1e} | {peer.microseconds / ours.microseconds:.2f}" if peer else "| | "
-    )
+    beside = "".join(beside_ours(theirs.get(peer.name), ours) for peer in peers)
     print(
         f"| {problem} | {mode} | {ours.microseconds:.2f} | {ours.spread[0]:.2f} to {ours.spread[1]:.2f} | "
-        f"{100 * floor / ours.microseconds:.0f} % | {ours.error:.1e} | {ours.name} | {beside} |",
+        f"{100 * floor / ours.microseconds:.0f} % | {ours.error:.1e} | {ours.name} |{beside}",
         flush=True,
     )
     return {
@@ -105,8 +109,16 @@ def row(problem, fast, cold, results, bandwidth):
         "mode": mode,
         "floor_us": floor,
         "ours": dataclasses.asdict(ours),
-        "peer": dataclasses.asdict(peer) if peer else None,
+        "peers": {name: dataclasses.asdict(peer) for name, peer in theirs.items()},
+        "left_out": {each.name: each.reason for each in results.left_out},
     }
+
+
+def beside_ours(peer, ours):
+    """A peer's three cells; empty where it was not timed."""
+    if peer is None:
+        return "  |  |  |"
+    return f" {peer.microseconds:.2f} | {peer.error:.1e} | {peer.microseconds / ours.microseconds:.2f} |"
 
 
 def gradients(problem, peer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
@@ -10,6 +11,7 @@ from orinport.errors import MissingExtraError, OrinportError
 
 if TYPE_CHECKING:
     from orinport.dcnv4.cuda_bench import Measurement, Problem
+    from orinport.dcnv4.cuda_peers import LeftOut
 
 __all__ = ["bench"]
 
@@ -38,11 +40,24 @@ def bench(
     tune: Annotated[
         bool, Parameter(name="--tune", negative="", help="Time every configuration and use the fastest from now on.")
     ] = False,
+    peer: Annotated[
+        tuple[Path, ...],
+        Parameter(
+            name="--peer", negative="", help="A folder with the package DCNv4 or deformops, where it is not installed."
+        ),
+    ] = (),
+    peer_ptx: Annotated[
+        Path | None, Parameter(help="One of NVIDIA's PTX files for DCNv4 (dcnv4_stage0_b128.ptx ...), or their folder.")
+    ] = None,
 ) -> int:
-    """Check the DCNv4 kernels against float64 and time them, with the published ones if they are installed.
+    """Check the DCNv4 kernels against float64 and time them, with the implementations of others that are there.
+
+    Those are the published package DCNv4 and deformops' Triton kernel, where they are installed or in a folder that
+    --peer names, and NVIDIA's PTX kernels from --peer-ptx. What is not there or cannot compute a size is named with the
+    reason.
 
     Times are medians of CUDA-graph replays; "floor" is the time to move value, offset_mask and output once at the
-    measured copy bandwidth. Exit status 1 if an error exceeds the accuracy's limit.
+    measured copy bandwidth. Exit status 1 if an error of ours exceeds the accuracy's limit.
     """
     try:
         import torch
@@ -53,20 +68,25 @@ def bench(
             "dcnv4 bench measures on an NVIDIA GPU, and PyTorch finds none.",
             "Run it on a machine with a GPU and a PyTorch built for CUDA.",
         )
-    from orinport.dcnv4 import cuda_bench
+    from orinport.dcnv4 import cuda_bench, cuda_peers
     from orinport.dcnv4.arguments import Geometry
     from orinport.dcnv4.cuda_compile import CudaUnavailableError, cuda_device
     from orinport.dcnv4.flash_internimage import VARIANTS, variant_name
 
     if size < 32 or size % 32:
         raise OrinportError(f"--size must be a multiple of 32, not {size}.")
+    if tune and (peer or peer_ptx):
+        raise OrinportError("--tune times our configurations alone.", "Leave --peer and --peer-ptx out.")
     try:
         device = cuda_device(torch.cuda.current_device())
     except CudaUnavailableError as error:
         raise OrinportError(f"The kernels cannot be used: {error}.") from error
+    peers, missing = ([], []) if tune else cuda_peers.find_peers(peer, peer_ptx)
     network = VARIANTS[variant_name(variant)]
     bandwidth = cuda_bench.copy_bandwidth()
     print(f"{cuda_bench.describe(device)}; copies at {bandwidth / 1e12:.2f} TB/s; {accuracy}, {dtype}")
+    for each in missing:
+        print(_left_out(each))
     limit = {"float32": _FLOAT32_LIMIT, "bfloat16": _BFLOAT16_LIMIT}.get(dtype, _LIMITS[accuracy])
     wrong = 0
     for images in batch:
@@ -76,14 +96,14 @@ def bench(
             side = size // (4 * 2**level)
             problem = cuda_bench.Problem(images, side, side, geometry, getattr(torch, dtype))
             if tune:
-                results, path = cuda_bench.tune(problem, fast=accuracy == "fast")
-                results = sorted(results, key=lambda result: result.microseconds)[:5]
+                ours, path = cuda_bench.tune(problem, fast=accuracy == "fast")
+                results = cuda_bench.Results(sorted(ours, key=lambda result: result.microseconds)[:5], [], [])
             else:
-                results = cuda_bench.measure(
-                    problem, fast=accuracy == "fast", peers=cuda_bench.published_peer(), cold=cold
-                )
-            wrong += sum(result.configuration > 0 and result.error > limit for result in results)
-            print(_table(problem, results, bandwidth))
+                results = cuda_bench.measure(problem, fast=accuracy == "fast", peers=peers, cold=cold)
+            wrong += sum(result.error > limit for result in results.ours)
+            print(_table(problem, results.peers + results.ours, bandwidth))
+            for each in results.left_out:
+                print("  " + _left_out(each))
     if tune:
         print(f"remembered in {path}")
     return 1 if wrong else 0
@@ -98,3 +118,7 @@ def _table(problem: Problem, results: list[Measurement], bandwidth: float) -> st
         for result in results
     ]
     return "\n".join(lines)
+
+
+def _left_out(peer: LeftOut) -> str:
+    return f"{peer.name}: left out: {peer.reason}"

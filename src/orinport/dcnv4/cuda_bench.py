@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,23 +12,24 @@ from orinport.dcnv4.arguments import Geometry
 from orinport.dcnv4.composed import dcnv4_composed
 from orinport.dcnv4.cuda import ELEMENT_TYPES, Prepared, prepare_forward
 from orinport.dcnv4.cuda_compile import CudaDevice, CudaUnavailableError, cuda_device
+from orinport.dcnv4.cuda_peers import LeftOut, Peer
 from orinport.dcnv4.cuda_plan import CONFIGURATIONS, candidates, kernel_name
 from orinport.dcnv4.cuda_timing import time_us
 from orinport.dcnv4.cuda_tune import problem_key, remember
 from orinport.errors import OrinportError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 __all__ = [
     "Measurement",
     "Problem",
+    "Results",
     "Tensors",
     "copy_bandwidth",
     "float64_output",
     "measure",
-    "published_peer",
     "time_us",
     "tune",
 ]
@@ -98,34 +97,15 @@ class Measurement:
     configuration: int = field(default=0)
 
 
-Peer = tuple[str, Callable[[Tensors, Geometry], Callable[[], object]]]
-"""Another implementation: a name, and a function that, for tensors, gives a function that fills their output."""
+@dataclass(frozen=True)
+class Results:
+    """What was measured of a problem."""
 
-
-def published_peer() -> list[Peer]:
-    """The published DCNv4 package, where it is installed; its zero-filled output is part of its time."""
-    try:
-        function = import_module("DCNv4.functions").DCNv4Function
-    except (ImportError, NotImplementedError, RuntimeError):
-        return []
-
-    def prepare(tensors: Tensors, geometry: Geometry) -> Callable[[], object]:
-        arguments = (
-            *geometry.window,
-            geometry.group,
-            geometry.group_channels,
-            geometry.offset_scale,
-            256,
-            geometry.remove_center,
-        )
-
-        def run() -> torch.Tensor:
-            tensors.output.data = function.apply(tensors.value, tensors.offset_mask, *arguments)
-            return tensors.output
-
-        return run
-
-    return [("published DCNv4", prepare)]
+    ours: list[Measurement]
+    """One for each configuration that can compute it."""
+    peers: list[Measurement]
+    left_out: list[LeftOut]
+    """Peers that could not compute it."""
 
 
 def float64_output(tensors: Tensors, geometry: Geometry) -> torch.Tensor:
@@ -152,19 +132,23 @@ def measure(
     configurations: Sequence[int] = (0,),
     peers: Sequence[Peer] = (),
     cold: bool = False,
-) -> list[Measurement]:
+) -> Results:
     """Check and time configurations (0: the plan's choice) and peers on the same inputs.
 
-    `cold` rotates through enough input sets that none is in the cache. What cannot compute the problem is left out.
+    `cold` rotates through enough input sets that none is in the cache. A peer that fails, in whatever way, is left out
+    with the reason; our configurations that cannot compute the problem are left out silently.
     """
     sets = [Tensors.draw(problem, seed) for seed in range(copies(problem, cold))]
     expected = float64_output(sets[0], problem.geometry)
     launches = 24 if problem.bytes > 10_000_000 else 200
-    results = []
-    for name, prepare in peers:
+    results = Results([], [], [])
+    for peer in peers:
         own = [replace(tensors, output=torch.empty_like(tensors.output)) for tensors in sets]
-        runs = [prepare(tensors, problem.geometry) for tensors in own]
-        results.append(_measure_one(name, 0, runs, own, expected, launches))
+        try:
+            theirs = [peer.prepare(tensors, problem.geometry) for tensors in own]
+            results.peers.append(_measure_one(peer.name, 0, theirs, own, expected, launches))
+        except Exception as error:  # other people's code: it is left out, in its own words
+            results.left_out.append(LeftOut.because(peer.name, error))
     for number in configurations:
         try:
             prepared = [
@@ -175,7 +159,8 @@ def measure(
             continue
         chosen = prepared[0].configuration
         runs = [_launcher(launch) for launch in prepared]
-        results.append(_measure_one(str(CONFIGURATIONS[chosen - 1]), chosen, runs, sets, expected, launches))
+        name = str(CONFIGURATIONS[chosen - 1])
+        results.ours.append(_measure_one(name, chosen, runs, sets, expected, launches))
     return results
 
 
@@ -208,7 +193,7 @@ def tune(problem: Problem, *, fast: bool = False) -> tuple[list[Measurement], Pa
     names = {kernel_name(params, kind, kind, fast, CONFIGURATIONS[number - 1]) for number in numbers}
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda name: device.kernel("forward.cuh", name), sorted(names)))
-    results = measure(problem, fast=fast, configurations=numbers)
+    results = measure(problem, fast=fast, configurations=numbers).ours
     right = [result for result in results if result.error < 1e-2]
     if not right:
         raise OrinportError(f"No configuration of {kernel_name(params, kind, kind, fast, CONFIGURATIONS[0])} is right.")

@@ -65,23 +65,36 @@ class Loaded:
 
     def launch(self, launch: Launch, stream: int, *structs: ctypes.Structure) -> None:
         """Launch on a stream (its address) with structs passed by value. Raises RuntimeError if the driver refuses."""
-        addresses = (ctypes.c_void_p * len(structs))(*(ctypes.addressof(struct) for struct in structs))
-        if self.overlaps:
-            config = _overlapping(self.driver, launch.grid, launch.block, launch.shared_bytes, stream)
-            (error,) = self.driver.cuLaunchKernelEx(config, self.function, ctypes.addressof(addresses), 0)
-        else:
-            (error,) = self.driver.cuLaunchKernel(
-                self.function,
-                *launch.grid,
-                *launch.block,
-                1,
-                launch.shared_bytes,
-                stream,
-                ctypes.addressof(addresses),
-                0,
-            )
+        if not self.overlaps:
+            self.launch_plain(launch.grid, launch.block, launch.shared_bytes, stream, *structs)
+            return
+        config = _overlapping(self.driver, launch.grid, launch.block, launch.shared_bytes, stream)
+        addresses = _addresses(structs)
+        (error,) = self.driver.cuLaunchKernelEx(config, self.function, ctypes.addressof(addresses), 0)
+        self._check(error)
+
+    def launch_plain(
+        self,
+        grid: tuple[int, int, int],
+        block: tuple[int, int],
+        shared_bytes: int,
+        stream: int,
+        *arguments: ctypes.Structure | ctypes.c_void_p,
+    ) -> None:
+        """Launch after the stream's previous kernel has ended, with arguments passed by value, as `launch` raises."""
+        addresses = _addresses(arguments)
+        (error,) = self.driver.cuLaunchKernel(
+            self.function, *grid, *block, 1, shared_bytes, stream, ctypes.addressof(addresses), 0
+        )
+        self._check(error)
+
+    def _check(self, error: Any) -> None:
         if error:
             raise RuntimeError(f"{self.name} could not be launched: {error.name}")
+
+
+def _addresses(arguments: tuple[ctypes.Structure | ctypes.c_void_p, ...]) -> ctypes.Array[ctypes.c_void_p]:
+    return (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
 
 
 @lru_cache(maxsize=256)
@@ -176,8 +189,7 @@ class CudaDevice:
 
     def _load(self, header: str, name: str, symbol: str, code: bytes) -> Loaded:
         driver = self._driver
-        library = self._call(driver.cuLibraryLoadData, code, [], [], 0, [], [], 0)
-        kernel = self._call(driver.cuLibraryGetKernel, library, symbol.encode())
+        kernel = self._load_code(code, symbol)
         self._call(
             driver.cuKernelSetAttribute,
             driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
@@ -187,6 +199,15 @@ class CudaDevice:
         )
         able = self.architecture >= _OVERLAP_ARCHITECTURE and self.driver_version >= _OVERLAP_DRIVER
         return Loaded(name, driver.CUfunction(int(kernel)), driver, able and header == _OVERLAPPING)
+
+    def load_ptx(self, text: bytes, symbol: str) -> Loaded:
+        """The kernel `symbol` of PTX text, which the driver assembles for this GPU. Raises CudaUnavailableError."""
+        kernel = self._load_code(text + b"\0", symbol)
+        return Loaded(symbol, self._driver.CUfunction(int(kernel)), self._driver)
+
+    def _load_code(self, code: bytes, symbol: str) -> Any:
+        library = self._call(self._driver.cuLibraryLoadData, code, [], [], 0, [], [], 0)
+        return self._call(self._driver.cuLibraryGetKernel, library, symbol.encode())
 
 
 def compile_kernel(header: str, name: str, architecture: tuple[int, int]) -> tuple[str, bytes]:
