@@ -89,7 +89,9 @@ def test_published_from_a_folder(importable, monkeypatch, tmp_path):
     (tmp_path / "DCNv4").mkdir()
     (tmp_path / "DCNv4" / "__init__.py").write_text("")
     (tmp_path / "DCNv4" / "functions.py").write_text("class DCNv4Function:\n    apply = print\n")
+    before = list(sys.path)
     assert isinstance(one(cuda_peers.PUBLISHED, folders=[tmp_path]), cuda_peers.Peer)
+    assert sys.path == [*before, str(tmp_path.resolve())]  # behind what is installed, in whose place it cannot come
     with pytest.raises(OrinportError, match="There is no folder"):
         cuda_peers.find_peers([tmp_path / "none"])
 

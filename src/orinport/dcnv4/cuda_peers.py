@@ -68,13 +68,14 @@ class Peer:
 def find_peers(folders: Sequence[Path] = (), ptx: Path | None = None) -> tuple[list[Peer], list[LeftOut]]:
     """What can be timed beside ours, and what is missing.
 
-    `folders` are added to the import path, for packages that are not installed; `ptx` is one of NVIDIA's PTX files or
-    a folder of them. Raises OrinportError if there is no such folder, or no known PTX in `ptx`.
+    `folders` are added to the end of the import path, for packages that are not installed, so that nothing in them can
+    take the place of what is. `ptx` is one of NVIDIA's PTX files or a folder of them. Raises OrinportError if there is
+    no such folder, or no known PTX in `ptx`.
     """
     for folder in folders:
         if not folder.is_dir():
             raise OrinportError(f"There is no folder {folder} to import other implementations from.")
-        sys.path.insert(0, str(folder.resolve()))
+        sys.path.append(str(folder.resolve()))
     found = [
         _attempt(PUBLISHED, _published),
         LeftOut(PTX, "no files were given") if ptx is None else _ptx_peer(read_ptx(ptx)),
