@@ -385,15 +385,17 @@ def test_bench_prints_peers_and_reasons(monkeypatch, capsys, importable):
 @needs_gpu
 def test_ptx_is_assembled_and_launched_by_the_driver(known):
     """With PTX of our own that NVRTC makes: three pointers in this order, on a stream, in a CUDA graph."""
-    from cuda.core import Program, ProgramOptions
-
+    try:
+        from cuda.core import Program, ProgramOptions
+    except ImportError:
+        from cuda.core.experimental import Program, ProgramOptions
     from orinport.dcnv4.cuda_compile import cuda_device
 
     source = """extern "C" __global__ void dcn_kernel(const short* value, const short* vectors, short* output) {
         int at = (blockIdx.y * gridDim.x + blockIdx.x) * blockDim.x + threadIdx.x;
         for (int i = at * 8; i < at * 8 + 8; ++i) output[i] = value[i] ^ vectors[i];
     }"""
-    text = bytes(Program(source, "c++", ProgramOptions(arch="compute_80")).compile("ptx").code)
+    text = bytes(Program(source, "c++", ProgramOptions(arch="sm_80")).compile("ptx").code)
     peer = cuda_peers._ptx_peer({known: text.rstrip(b"\0")}, cuda_device)
     tensors = cuda_bench.Tensors.draw(cuda_bench.Problem(1, 28, 28, Geometry(8, 16)))
     run = peer.prepare(tensors, Geometry(8, 16))
