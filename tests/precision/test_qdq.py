@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -229,6 +230,50 @@ def test_q7_scales_that_are_none_are_told(scale: float) -> None:
     _, scales = strip(q.model(X, ["y"]))
     assert list(scales.tensors) == ["x"]
     assert [f.code for f in scales.findings] == ["Q003"]
+
+
+def weights_only(scale: list[float], integers: np.ndarray) -> onnx.ModelProto:
+    q = QuantisedNetwork()
+    q.constants.update(w=integers.astype(np.int8), s=np.array(scale, np.float32))
+    weights = q.op("DequantizeLinear", ["w", "s"], "weights", axis=0)
+    q.op("Conv", ["x", weights], "y")
+    return q.model(X, ["y"])
+
+
+@pytest.mark.parametrize("scale", [np.nan, -0.5, 0.0, np.inf])
+@pytest.mark.filterwarnings("error")
+def test_q7_scales_of_weights_that_are_none_are_told(scale: float) -> None:
+    _, scales = strip(weights_only([127 * 0.01, scale], np.array([1, 1] * 3).reshape(3, 2).T.reshape(2, 3, 1, 1)))
+    told = [each for each in scales.findings if each.code == "Q003"]
+    assert len(told) == 1
+    assert "'weights'" in told[0].message
+
+
+def test_q7_a_scale_of_zero_on_zeros_is_right() -> None:
+    integers = np.array([[127, 1, 2], [0, 0, 0]]).reshape(2, 3, 1, 1)
+    assert "Q003" not in codes(strip(weights_only([0.01, 0.0], integers))[1])
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "int4"])
+def test_weights_quantised_to_other_types_are_refused(dtype: str) -> None:
+    q = QuantisedNetwork(opset=21)
+    zero = np.zeros((), getattr(ml_dtypes, dtype))
+    q.constants.update(w=np.ones((2, 3, 1, 1), np.float32), s=np.float32(0.1), z=zero)
+    q.op("QuantizeLinear", ["w", "s", "z"], "i")
+    q.op("Conv", ["x", q.op("DequantizeLinear", ["i", "s", "z"], "f")], "y")
+    with pytest.raises(OrinportError, match=f"quantises to {dtype.upper()}"):
+        strip(q.model(X, ["y"]))
+
+
+def test_weights_without_zero_point_but_of_int8_keep_their_signs() -> None:
+    q = QuantisedNetwork(opset=21)
+    weights = np.array([[1.0, -1.0, 0.5], [-0.25, 0.75, -1.0]], np.float32).reshape(2, 3, 1, 1)
+    q.constants.update(w=weights, s=np.float32(1 / 64))
+    q.op("QuantizeLinear", ["w", "s"], "i", output_dtype=onnx.TensorProto.INT8)
+    q.op("Conv", ["x", q.op("DequantizeLinear", ["i", "s"], "f")], "y")
+    model, _ = strip(q.model(X, ["y"]))
+    (baked,) = [each.const_value.numpy() for each in model.graph.initializers.values() if each.const_value is not None]
+    assert np.array_equal(baked, weights)
 
 
 def test_q8_batch_normalisation_before_a_convolution_keeps_its_names() -> None:

@@ -23,6 +23,7 @@ __all__ = [
     "fused_convolution",
     "integer_edge",
     "invalid_scale",
+    "invalid_weight_scale",
     "missing_scale",
     "nonfinite_activation",
     "repeated_entry",
@@ -110,6 +111,18 @@ def invalid_scale(name: str, value: float) -> Finding:
         "Q003",
         f"The scale of {name!r} is {value:g}, which is not a finite positive number; it is left out.",
         "Calibrate the tensor again.",
+        value=value,
+        limit="> 0",
+    )
+
+
+def invalid_weight_scale(name: str, value: float, channels: int) -> Finding:
+    """A scale of constants that is NaN, infinite, negative, or zero where the integers are not."""
+    return _finding(
+        "Q003",
+        f"The constants {name!r} have the scale {value:g}, the first of {channels} that"
+        f" {'is' if channels == 1 else 'are'} not finite and positive; they are what the network makes of it.",
+        "Quantise the weights again.",
         value=value,
         limit="> 0",
     )

@@ -22,7 +22,13 @@ from orinport.errors import OrinportError
 from orinport.model.load import load
 from orinport.model.model import display_name
 from orinport.model.save import copy_model
-from orinport.precision.findings import conflicting_scales, integer_edge, invalid_scale, weight_scales
+from orinport.precision.findings import (
+    conflicting_scales,
+    integer_edge,
+    invalid_scale,
+    invalid_weight_scale,
+    weight_scales,
+)
 from orinport.precision.scales import LEVELS, Origin, Scale, Scales, is_valid
 from orinport.precision.zero_points import INTEGER_MOVERS, bounds_of, is_symmetric, on_target
 from orinport.rewrites.builder import Names
@@ -162,8 +168,10 @@ class _Stripper:
         assert values is not None
         output = node.outputs[0]
         dtype = output.dtype or ir.DataType.FLOAT
-        array = values.astype(dtype.numpy())
-        self._compare(node, array)
+        with np.errstate(over="ignore", invalid="ignore"):
+            array = values.astype(dtype.numpy())
+            self._tell_invalid(node)
+            self._compare(node, array)
         name = self.names.unique(f"{output.name}_weights")
         made = ir.Value(
             name=name, shape=ir.Shape(array.shape), type=ir.TensorType(dtype), const_value=ir.tensor(array, name=name)
@@ -176,6 +184,29 @@ class _Stripper:
         self.graph.remove(node, safe=True)
         if maker is not None and not maker.outputs[0].uses() and not maker.outputs[0].is_graph_output():
             self.graph.remove(maker, safe=True)
+
+    def _tell_invalid(self, node: ir.Node) -> None:
+        """A finding on scales of constants that are none; zero is told too unless only zeros are scaled by it."""
+        scale = self._parameter(node, 1)
+        assert scale is not None
+        steps = scale.astype(np.float64).reshape(-1)
+        bad = ~np.isfinite(steps) | (steps < 0)
+        if (steps == 0).any() and not self._is_zero_where(node, scale == 0):
+            bad |= steps == 0
+        if bad.any():
+            name = node.outputs[0].name or ""
+            self.findings.append(invalid_weight_scale(name, float(steps[bad][0]), int(bad.sum())))
+
+    def _is_zero_where(self, node: ir.Node, unscaled: NDArray[np.bool_]) -> bool:
+        """Whether the integers of constants are their zero point wherever their scale is zero."""
+        integers = self.model.constant(node.inputs[0], limit=None) if node.inputs[0] is not None else None
+        if integers is None:
+            return False
+        zero = self._parameter(node, 2)
+        axis = _axis(node)
+        offset = 0.0 if zero is None else zero.astype(np.float64).reshape(_along(integers.shape, zero, axis, node))
+        where = unscaled.reshape(_along(integers.shape, unscaled, axis, node))
+        return not ((integers.astype(np.float64) - offset != 0) & where).any()
 
     def _compare(self, node: ir.Node, array: NDArray[np.float32]) -> None:
         """Remember weights whose scales are not max |w| / 127 of each output channel."""
@@ -397,8 +428,14 @@ def _quantised(
     """QuantizeLinear by its definition: round to even, add the zero point, saturate."""
     if scale is None:
         raise OrinportError(f"The scale of {display_name(node)} is not constant.")
-    dtype = np.dtype(np.uint8) if zero is None else zero.dtype
-    bounds = np.iinfo(dtype)  # type: ignore[type-var]
+    held = _integers_of(node)
+    dtype = (np.dtype(np.uint8) if held is None else held.numpy()) if zero is None else zero.dtype
+    if dtype.kind not in "iu":
+        raise OrinportError(
+            f"{display_name(node)} quantises to {dtype.name.upper()}; the DLA computes in INT8.",
+            "Quantise weights as INT8.",
+        )
+    bounds = np.iinfo(dtype)
     steps = np.rint(
         floats.astype(np.float32) / scale.astype(np.float32).reshape(_along(floats.shape, scale, axis, node))
     )
