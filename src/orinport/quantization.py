@@ -50,6 +50,7 @@ __all__ = [
     "quantise",
     "quantize_model",
     "require_source",
+    "require_writable",
     "wished_in_fp16",
     "with_scaled_edges",
     "without_qdq",
@@ -317,6 +318,17 @@ def with_scaled_edges(placement: Placement, scales: Scales, target: Target) -> P
         inputs=tuple(checked(edge) for edge in placement.inputs),
         outputs=tuple(checked(edge) for edge in placement.outputs),
     )
+
+
+def require_writable(path: Path, target: Target) -> None:
+    """Raise OrinportError, before the work, if `write_scales` could not write `path` for `target`."""
+    ending = path.suffix.lower()
+    if ending not in (".cache", ".json", ".onnx"):
+        raise OrinportError(f"{str(path)!r} does not say what to write.", "Let it end in .json, .cache or .onnx.")
+    if ending == ".cache":
+        cache_text({}, target.stack.tensorrt)
+    if not path.absolute().parent.is_dir():
+        raise OrinportError(f"{str(path)!r} cannot be written: No such file or directory.")
 
 
 def write_scales(report: QuantizeReport, path: Path) -> None:

@@ -84,6 +84,18 @@ def test_quantize_of_a_network_with_pairs(tmp_path: Path, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [["-o", "x.txt"], ["-o", "no/x.json"], ["--state", "no/x"], ["-t", "orin-agx-64gb/jp7.2.2", "-o", "x.cache"]],
+)
+def test_what_cannot_be_written_is_refused_before_the_work(
+    model: Path, data: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(model.parent)
+    monkeypatch.setattr(orinport, "quantize", lambda *_, **__: pytest.fail("the work had begun"))
+    assert main(["quantize", str(model), "--data", str(data), *arguments]) == 2
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ([], "neither data nor scales"),
@@ -99,6 +111,7 @@ def test_quantize_of_a_network_with_pairs(tmp_path: Path, capsys: pytest.Capture
         (["--scales", "b.json", "--preprocess", "p.toml"], "scales come from a file"),
         (["--data", "d.npz", "--jobs", "0"], "must be positive"),
         (["--data", "d.npz", "-o", "no/such/folder.json"], "cannot be written"),
+        (["--data", "d.npz", "--state", "no/such/state"], "there is no such folder"),
         (["--data", "d.npz", "-t", "orin-agx-64gb/jp7.2.2", "-o", "x.cache"], "reads no calibration cache"),
     ],
 )
