@@ -12,6 +12,7 @@ import pytest
 from onnx import helper
 
 from builders import network, node, single, small_cnn, value
+from orinport.errors import OrinportError
 from orinport.model import infer as infer_module
 from orinport.model import load
 from orinport.model.infer import infer_proto, register
@@ -241,3 +242,107 @@ def test_group_normalization_keeps_the_shape(opset: int) -> None:
     model = load(network(nodes, {"x": (1, 16, 8, 12)}, ["y"], constants, opset=opset))
     assert [tuple(value.shape or ()) for each in model.graph for value in each.outputs] == [(1, 16, 8, 12)] * 2
     assert all(each.outputs[0].dtype == ir.DataType.FLOAT for each in model.graph)
+
+
+# --- dimensions below 0 ---------------------------------------------------------------------------------------------
+
+
+def _conv_and_slice(side: int, **attributes: Any) -> onnx.ModelProto:
+    """A convolution with a window of 8x8, and a slice of its width; `side` is that of the input."""
+    nodes = [node("Conv", ["x", "w"], "a", **attributes), node("Slice", ["a", "s", "e", "d"], "y")]
+    bounds = {name: np.array([number]) for name, number in (("s", 0), ("e", 4), ("d", 3))}
+    return network(nodes, {"x": (1, 4, side, side)}, ["y"], {"w": np.ones((4, 4, 8, 8), np.float32), **bounds})
+
+
+def test_a_slice_of_what_cannot_be_is_refused_and_does_not_end_the_process() -> None:
+    with pytest.raises(OrinportError, match="'a' would have the impossible shape 1x4x-3x-3"):
+        load(_conv_and_slice(4))
+    assert found(load(_conv_and_slice(4, pads=[4, 4, 4, 4])))["y"].shape == (1, 4, 5, 4)
+
+
+def test_an_impossible_result_is_refused() -> None:
+    proto = single("MaxPool", {"x": (1, 4, 4, 4)}, kernel_shape=[9, 9])
+    with pytest.raises(OrinportError, match="impossible shape 1x4x-4x-4"):
+        load(proto)
+
+
+def test_guarded_nodes_come_back_as_they_were() -> None:
+    proto = _conv_and_slice(16)
+    model = load(proto)
+    assert [(n.domain, n.op_type) for n in model.graph] == [("", "Conv"), ("", "Slice")]
+    assert set(model.graph.opset_imports) == {""}
+    assert proto == _conv_and_slice(16)
+
+
+def test_a_slice_in_a_subgraph_is_guarded() -> None:
+    inner = [node("Slice", ["a", "s", "e", "d"], "t")]
+    then = helper.make_graph(inner, "then", [], [onnx.ValueInfoProto(name="t")])
+    other = helper.make_graph([node("Neg", ["a"], "n")], "else", [], [onnx.ValueInfoProto(name="n")])
+    proto = _conv_and_slice(4)
+    del proto.graph.node[1]
+    proto.graph.node.append(node("If", ["c"], "y", then_branch=then, else_branch=other))
+    proto.graph.input.append(value("c", (), np.bool_))
+    with pytest.raises(OrinportError, match="impossible shape"):
+        load(proto)
+
+
+def test_a_slice_of_a_shape_is_still_followed() -> None:
+    nodes = [
+        node("Shape", ["x"], "size"),
+        node("Slice", ["size", "s", "e"], "part"),
+        node("Concat", ["part", "rest"], "wanted", axis=0),
+        node("Reshape", ["x", "wanted"], "y"),
+    ]
+    constants = {"s": np.array([0]), "e": np.array([2]), "rest": np.array([-1])}
+    proto = network(nodes, {"x": (2, 3, 4, 5)}, ["y"], constants)
+    types = {info.name: info.type for info in infer_proto(proto).graph.output}
+    assert [dim.dim_value for dim in types["y"].tensor_type.shape.dim] == [2, 3, 20]
+
+
+def test_the_guards_own_operator_set_is_refused() -> None:
+    proto = network([node("Relu", ["x"], "y")], {"x": (1, 4)}, ["y"], domains={"orinport.guard": 1})
+    with pytest.raises(OrinportError, match="is orinport's own"):
+        load(proto)
+
+
+def test_a_negative_size_that_a_file_states_counts_as_unknown() -> None:
+    proto = network(
+        [node("Odd", ["x"], "a", domain="custom"), node("Relu", ["a"], "y")],
+        {"x": (1, 4)},
+        ["y"],
+        domains={"custom": 1},
+    )
+    proto.graph.value_info.append(value("a", (1, -1)))
+    assert load(proto).graph.node(0).outputs[0].shape[0] == 1
+
+
+def test_a_result_of_a_type_that_is_none_is_refused() -> None:
+    window = node("BlackmanWindow", ["n"], "a", output_datatype=-2)
+    nodes = [window, node("Cast", ["a"], "y", to=onnx.TensorProto.FLOAT)]
+    with pytest.raises(OrinportError, match="type that ONNX does not know"):
+        load(network(nodes, {}, ["y"], {"n": np.array(5)}, opset=20))
+    with pytest.raises(OrinportError, match="cannot be read") as caught:
+        load(network([node("BlackmanWindow", ["n"], "y", output_datatype=-2)], {}, ["y"], {"n": np.array(5)}, opset=20))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (node("GatherND", ["x", "i"], "y", batch_dims=-3), "'batch_dims' of the GatherND node 'GatherND_y' is -3"),
+        (node("Softmax", ["x"], "y", axis=2**31), "'axis' of the Softmax node 'Softmax_y' is 2147483648"),
+        (node("Split", ["x"], ["y", "z"], num_outputs=1), "has 2 outputs, and its 'num_outputs' is 1"),
+    ],
+)
+def test_numbers_outside_all_ranks_are_refused(made: onnx.NodeProto, said: str) -> None:
+    with pytest.raises(OrinportError, match=said):
+        load(network([made], {"x": (2, 3)}, ["y"], {"i": np.array([[0]])}, opset=18))
+
+
+def test_numbers_are_held_to_their_bounds_behind_a_call_too() -> None:
+    inner = helper.make_node("Softmax", ["a"], ["b"])
+    inner.attribute.append(onnx.AttributeProto(name="axis", type=onnx.AttributeProto.INT, ref_attr_name="where"))
+    function = helper.make_function("local", "F", ["a"], ["b"], [inner], [helper.make_opsetid("", 17)], ["where"])
+    call = helper.make_node("F", ["x"], ["y"], domain="local", where=2**31)
+    with pytest.raises(OrinportError, match=r"'axis' of the Softmax node .* is 2147483648"):
+        load(network([call], {"x": (2, 3)}, ["y"], domains={"local": 1}, functions=[function]))

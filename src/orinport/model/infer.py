@@ -19,6 +19,7 @@ import onnx.shape_inference
 import onnx_ir as ir
 
 from orinport.errors import OrinportError
+from orinport.model.guard import guard, unguard
 from orinport.model.model import DEFECT
 from orinport.model.structure import MAX_ELEMENTS, quote, schema_of
 
@@ -63,11 +64,18 @@ def is_registered(domain: str, op_type: str) -> bool:
 
 
 def infer_proto(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """`proto` with what onnx's inference finds out about it; `proto` itself if that fails altogether."""
+    """`proto` with what onnx's inference finds out about it; `proto` itself if that fails altogether.
+
+    Raises OrinportError if the network uses the operator set that keeps onnx's inference safe.
+    """
+    guarded = guard(proto)
     try:
-        return onnx.shape_inference.infer_shapes(proto, check_type=False, strict_mode=False, data_prop=True)
+        found = onnx.shape_inference.infer_shapes(proto, check_type=False, strict_mode=False, data_prop=True)
     except Exception:  # whatever it is: the second pass does without
-        return proto
+        found = proto
+    if guarded:
+        unguard(found)
+    return found
 
 
 def take_types(graph: onnx.GraphProto) -> dict[str, bytes]:
@@ -89,12 +97,13 @@ def assign_types(graph: ir.Graph, types: Mapping[str, bytes]) -> set[ir.Value]:
         for value in node.outputs:
             data = types.get(value.name or "")
             if data is None:
+                _refuse_absurd(value.name or "", value.shape)
                 if value.name and not (value in outputs and _known(value)):
                     gaps.add(value)
                 continue
             entry = decoded.get(data)
             if entry is None:
-                entry = decoded[data] = _decode(data)
+                entry = decoded[data] = _decode(data, value.name or "")
                 _refuse_absurd(value.name or "", entry.shape)
             value.shape = entry.shape
             value.type = entry.type if entry.dtype is None else ir.TensorType(entry.dtype)
@@ -112,10 +121,13 @@ class _Decoded(NamedTuple):
     known: bool
 
 
-def _decode(data: bytes) -> _Decoded:
+def _decode(data: bytes, name: str) -> _Decoded:
     proto = onnx.TypeProto.FromString(data)
-    shape = ir.serde.deserialize_type_proto_for_shape(proto)
-    type_ = ir.serde.deserialize_type_proto_for_type(proto)
+    try:
+        shape = ir.serde.deserialize_type_proto_for_shape(proto)
+        type_ = ir.serde.deserialize_type_proto_for_type(proto)
+    except (ValueError, RuntimeError) as error:  # BlackmanWindow's output_datatype can be any number
+        raise OrinportError(f"The value {quote(name)} would have a type that ONNX does not know.") from error
     dtype = type_.dtype if isinstance(type_, ir.TensorType) and type_.denotation is None else None
     return _Decoded(type_, dtype, shape, _known(ir.Value(type=type_, shape=shape)))
 
@@ -171,6 +183,12 @@ def _known(value: ir.Value) -> bool:
 
 def _refuse_absurd(name: str, shape: ir.Shape | None) -> None:
     dims = [d for d in shape.dims if isinstance(d, int)] if shape is not None else []
+    if dims and min(dims) < 0:
+        shown = "x".join("?" if isinstance(d, ir.SymbolicDim) else str(d) for d in shape or ())
+        raise OrinportError(
+            f"The value {quote(name)} would have the impossible shape {shown}.",
+            "Look at the operator that makes it: a kernel larger than its padded input gives such sizes.",
+        )
     if prod(dims) > MAX_ELEMENTS:
         shown = "x".join(str(d) for d in dims)
         raise OrinportError(f"The value {quote(name)} would have the absurd shape {shown}.")

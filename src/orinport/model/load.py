@@ -14,7 +14,7 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from orinport.collector import collection_paused
-from orinport.errors import OrinportError
+from orinport.errors import OrinportError, first_line
 from orinport.model.deserialize import deserialize_flat, give_weight
 from orinport.model.external import ExternalData
 from orinport.model.fold import Folder
@@ -99,7 +99,7 @@ def _to_ir(proto: onnx.ModelProto, skeleton: Skeleton) -> ir.Model:
     try:
         model = _deserialize(proto, skeleton)
     except (ValueError, TypeError, KeyError, NotImplementedError, RuntimeError, AssertionError) as error:
-        raise OrinportError(f"The network cannot be read: {error}") from error
+        raise OrinportError(f"The network cannot be read: {first_line(error)}") from error
     for value, info in zip(model.graph.inputs, inputs, strict=True):
         if value.is_graph_output():
             ir.serde.deserialize_value_info_proto(info, value)

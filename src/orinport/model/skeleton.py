@@ -17,7 +17,7 @@ import onnx_ir as ir
 from orinport.errors import OrinportError
 from orinport.model.infer import is_registered
 from orinport.model.inline import Inliner
-from orinport.model.structure import bits_of, check_opsets, label, quote, schema_of, sorted_nodes
+from orinport.model.structure import bits_of, check_bounds, check_opsets, label, quote, schema_of, sorted_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -119,7 +119,8 @@ class _Builder:
         if not main or source.quantization_annotation:
             self.result.is_flat = False
         constant = {tensor.name for tensor in source.initializer}
-        graph.input.extend(info for info in source.input if info.name not in constant)
+        given = (info for info in source.input if info.name not in constant)
+        graph.input.extend(given if main else map(_without_negative, given))
         for tensor in source.initializer:
             self._initializer(graph, tensor, tensor.name, main=main)
         defined = constant | {info.name for info in source.input}
@@ -128,13 +129,13 @@ class _Builder:
         if main:
             self.result.declared = {info.name: info.type for info in (*source.value_info, *source.output)}
         graph.output.extend(self._output(info, custom) for info in source.output)
-        graph.value_info.extend(info for info in source.value_info if info.name in custom)
+        graph.value_info.extend(_without_negative(info) for info in source.value_info if info.name in custom)
 
     @staticmethod
     def _output(source: onnx.ValueInfoProto, custom: set[str]) -> onnx.ValueInfoProto:
         """An output whose type is left to inference, unless only the file can know it."""
         if source.name in custom or source.type.WhichOneof("value") != "tensor_type":
-            return source
+            return _without_negative(source)
         info = onnx.ValueInfoProto(name=source.name, doc_string=readable(source.doc_string))
         _copy_metadata(source, info)
         info.type.tensor_type.elem_type = source.type.tensor_type.elem_type
@@ -145,7 +146,11 @@ class _Builder:
         version = self.inliner.opsets[""]
         custom: set[str] = set()
         for call in nodes:
-            for node in self.inliner.expand(call) if self.inliner.calls(call) else (call,):
+            inlined = self.inliner.calls(call)
+            for node in self.inliner.expand(call) if inlined else (call,):
+                if inlined:  # the call has given values to its attributes
+                    for attribute in node.attribute:
+                        check_bounds(node, attribute.name, attribute.i)
                 if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
                     self._constant(graph, node, main=main)
                     continue
@@ -217,6 +222,18 @@ class _Builder:
         if key or tensor.data_location == onnx.TensorProto.EXTERNAL:
             self.external.check(tensor, _nbytes(tensor))
         return ir.serde.deserialize_tensor(tensor, self.external.folder or "")
+
+
+def _without_negative(source: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
+    """`source`, whose negative dimensions (some exporters' -1 for a dynamic one) count as unknown."""
+    if all(dim.dim_value >= 0 for dim in source.type.tensor_type.shape.dim):
+        return source
+    info = onnx.ValueInfoProto()
+    info.CopyFrom(source)
+    for dim in info.type.tensor_type.shape.dim:
+        if dim.dim_value < 0:
+            dim.ClearField("dim_value")
+    return info
 
 
 def _light(tensor: onnx.TensorProto, real: ir.TensorProtocol, name: str, key: str) -> onnx.TensorProto:

@@ -25,6 +25,7 @@ __all__ = [
     "NEWEST_OPSET",
     "OLDEST_OPSET",
     "bits_of",
+    "check_bounds",
     "check_opsets",
     "check_structure",
     "label",
@@ -338,6 +339,8 @@ class _Walk:
                 continue
             if kind in _FIELD_OF_TYPE and not attribute.HasField(_FIELD_OF_TYPE[kind]):
                 raise OrinportError(f"The attribute {quote(name)} of the {label(node)} has no value.")
+            if demands is not None and kind == onnx.AttributeProto.INT:
+                check_bounds(node, name, attribute.i)
             self._payload(attribute, node, scopes, depth)
         if demands is not None and not demands.required <= seen:
             missing = min(demands.required - seen)
@@ -387,6 +390,15 @@ class _Walk:
             held, wanted = _typed_count(tensor, elements, bits)
         if held != wanted:
             raise OrinportError(f"The data of {what} do not match its shape {_shown(tensor.dims)}.")
+
+
+def check_bounds(node: onnx.NodeProto, name: str, value: int) -> None:
+    """Refuse numbers with which onnx's inference would read outside its arrays (defs/ of onnx 1.23.2)."""
+    least = 0 if name == "batch_dims" else -_MAX_RANK
+    if name in ("axis", "batch_dims") and not least <= value <= _MAX_RANK:
+        raise OrinportError(f"The attribute {name!r} of the {label(node)} is {value}, which no tensor has.")
+    if name == "num_outputs" and value < len(node.output):
+        raise OrinportError(f"The {label(node)} has {len(node.output)} outputs, and its 'num_outputs' is {value}.")
 
 
 _ATTRIBUTE_TYPES = {number: name for name, number in onnx.AttributeProto.AttributeType.items() if number}
