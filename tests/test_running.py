@@ -335,6 +335,11 @@ def test_a_reference_with_dynamic_shapes_has_those_of_the_bundle(
     assert [edge.name for edge in report.edges if edge.kind == "input"] == ["x"]
     assert main(["run", str(folder), "-b", "onnxruntime", "--reference", str(original), "--cases", "1"]) == 0
     assert "output y 1x3x8x8: fine" in capsys.readouterr().out
+    assert orinport.verify(original, folder, cases=1).equal
+    assert main(["verify", str(original), str(folder), "--cases", "1"]) == 0
+    with pytest.raises(OrinportError, match="dynamic shape"):
+        orinport.verify(original, original)
+    assert orinport.verify(folder, emulate="dla-fp16", cases=1).model == report.after.model == "dynamic.onnx"
 
 
 @pytest.mark.parametrize(

@@ -232,7 +232,8 @@ def verify(
 ) -> VerifyReport | EmulationReport:
     """Run two networks on the same random inputs in ONNX Runtime and compare every output.
 
-    `candidate` may be a bundle: its record of moved edges is used then, and its tail runs behind its model. `tolerance`
+    `candidate` may be a bundle: its record of moved edges is used then, and its tail runs behind its model; dynamic
+    inputs of `reference` get the shapes that the bundle was prepared for, unless `shapes` says otherwise. `tolerance`
     bounds the difference relative to an output's largest magnitude; by default it follows from the data types. Raises
     OrinportError if the inputs or outputs of the two do not fit.
 
@@ -293,8 +294,12 @@ def _compared(
 
         record = read_record(bundle / "report.json")
         edges, stated = record.edges, record.stated
-    first = load(reference, shapes=shapes)
     second = load(candidate if bundle is None else bundle / "model.onnx", shapes=None if edges else shapes)
+    if bundle is not None and shapes is None:
+        from orinport.rewrites.edges import prepared_shapes
+
+        shapes = prepared_shapes(reference, second, edges)
+    first = load(reference, shapes=shapes)
     if bundle is not None and (bundle / "tail.onnx").is_file():
         from orinport.rewrites.ends import chain
 
@@ -330,14 +335,16 @@ def _emulated(
     from orinport.targets.target import Precision
 
     edges: tuple[EdgeMapping, ...] = ()
-    bundle = _bundle(network)
+    bundle, name = _bundle(network), ""
     if bundle is not None:
         from orinport.device.record import read_record
 
-        edges, own = read_record(bundle / "report.json").edges, bundle / "scales.json"
+        record, own = read_record(bundle / "report.json"), bundle / "scales.json"
+        edges, name = record.edges, record.model
         scales = own if scales is None and own.exists() else scales
     precision = precision_of(emulate)
     model = load(network if bundle is None else bundle / "model.onnx", shapes=None if edges else shapes)
+    model = replace(model, name=name or model.name)
     int8 = None
     if precision is Precision.INT8 and (scales is not None or has_qdq(model)):
         int8 = _int8(None, None, None if has_qdq(model) and bundle is not None else scales, None, ties)

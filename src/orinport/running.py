@@ -24,12 +24,12 @@ from orinport.device.tensor_layout import known_formats
 from orinport.emulation import MIN_SNR, open_samples, require_ratio
 from orinport.errors import OrinportError, first_line
 from orinport.model.layer import DType
-from orinport.model.load import declared_inputs, load
+from orinport.model.load import load
 from orinport.model.model import shape_of
 from orinport.model.save import to_proto
 from orinport.precision.cache import read_scales
 from orinport.precision.data import DataSpec, open_data
-from orinport.rewrites.edges import board_feed
+from orinport.rewrites.edges import board_feed, prepared_shapes
 from orinport.rewrites.runnable import runnable
 from orinport.targets import list_targets, load_target
 from orinport.targets.target import Platform
@@ -418,22 +418,11 @@ def _back(arrays: Mapping[str, NDArray[Any]], edges: Sequence[EdgeMapping], kind
 
 def _reference(network: OpenNetwork, options: RunOptions, stack: ExitStack) -> Backend | None:
     if options.reference is not None:
-        shapes = _dynamic_shapes(options.reference, network)
+        shapes = prepared_shapes(options.reference, network.model, network.edges)
         return stack.enter_context(_onnx(load(options.reference, shapes=shapes or None)))
     if not options.compare or network.model is None or network.job.kind == "onnxruntime":
         return None
     return stack.enter_context(_onnx(network.model))
-
-
-def _dynamic_shapes(reference: Path, network: OpenNetwork) -> dict[str, tuple[int, ...]]:
-    """Shapes of the reference's dynamic inputs: those that the network which runs was prepared for."""
-    values = [] if network.model is None else network.model.graph.inputs
-    fixed = {value.name or "": _fixed(shape_of(value)) for value in values}
-    fixed |= {edge.name: edge.original_shape for edge in network.edges if edge.kind == "input"}
-    dynamic = [
-        name for name, dims in declared_inputs(reference).items() if not all(isinstance(dim, int) for dim in dims)
-    ]
-    return {name: fixed[name] for name in dynamic if fixed.get(name)}
 
 
 class _Tally:

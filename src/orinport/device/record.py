@@ -30,6 +30,8 @@ class BundleRecord:
     inputs: tuple[tuple[str, str, str], ...]
     """Name, element type and memory format of each input, in trtexec's words."""
     outputs: tuple[tuple[str, str, str], ...]
+    model: str = ""
+    """Name of the network that was prepared; empty in records that do not say it."""
 
 
 def read_record(path: Path) -> BundleRecord:
@@ -45,6 +47,7 @@ def read_record(path: Path) -> BundleRecord:
             stated_error((str(entry["rewrite"]), Safety(entry["safety"])) for entry in applied),
             _formats(formats.get("inputs", ())),
             _formats(formats.get("outputs", ())),
+            str(document.get("model", "")),
         )
     except OSError as error:
         raise OrinportError(f"{str(path)!r} cannot be read: {error.strerror}.", "Is the folder a bundle?") from error

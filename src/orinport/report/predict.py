@@ -63,7 +63,7 @@ def predict_document(prediction: Prediction) -> dict[str, Any]:
                 "reformat_bytes": region.reformat_bytes,
                 "layers": [each.layer.name for each in region.layers],
             }
-            for region in prediction.regions
+            for region in _by_start(prediction)
         ],
         "layers": [_layer(each) for each in prediction.layers],
         "findings": [finding_document(finding) for finding in prediction.findings],
@@ -151,11 +151,16 @@ def _own_constants(prediction: Prediction) -> list[str]:
 
 
 def _regions(prediction: Prediction) -> list[str]:
-    shown = prediction.regions[:16]
+    shown = _by_start(prediction)[:16]
     lines = [f"  {_where(region, split=prediction.split)}: {_costs(region)}" for region in shown]
     if len(prediction.regions) > len(shown):
         lines.append(f"  and {len(prediction.regions) - len(shown)} more regions")
     return lines
+
+
+def _by_start(prediction: Prediction) -> list[RegionPrediction]:
+    """The regions as they start; of a split network that is not the order of its layers."""
+    return sorted(prediction.regions, key=lambda region: region.start_us)
 
 
 def _where(region: RegionPrediction, *, split: bool) -> str:

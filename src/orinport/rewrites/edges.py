@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
+from orinport.model.load import declared_inputs
+from orinport.model.model import shape_of
 from orinport.rewrites.catalogue._movers import shuffle_of
 from orinport.rewrites.context import RewriteContext, label
 from orinport.rewrites.shuffle import Shuffle
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
     Sample = Mapping[str, NDArray[Any]]
 
-__all__ = ["EdgeMapping", "board_feed", "move_edges", "moved_inputs"]
+__all__ = ["EdgeMapping", "board_feed", "move_edges", "moved_inputs", "prepared_shapes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,3 +257,18 @@ class _EdgeMover:
             unused = not value.uses() and not value.is_graph_input() and not value.is_graph_output()
             if unused and value.is_initializer():
                 self.graph.initializers.pop(value.name or "")
+
+
+def prepared_shapes(source: Any, model: Model | None, edges: Iterable[EdgeMapping]) -> dict[str, tuple[int, ...]]:
+    """Shapes for the dynamic inputs of `source`, the network that `model` was prepared from: those it was prepared for.
+
+    Inputs whose shape `model` and the record of moved edges do not know are left out.
+    """
+    fixed: dict[str, tuple[int, ...]] = {}
+    for value in () if model is None else model.graph.inputs:
+        shape = shape_of(value)
+        if shape and all(isinstance(dim, int) for dim in shape):
+            fixed[value.name or ""] = tuple(int(dim) for dim in shape if isinstance(dim, int))
+    fixed |= {edge.name: edge.original_shape for edge in edges if edge.kind == "input"}
+    dynamic = [name for name, dims in declared_inputs(source).items() if not all(isinstance(dim, int) for dim in dims)]
+    return {name: fixed[name] for name in dynamic if fixed.get(name)}
