@@ -7,6 +7,7 @@ their own (TensorRT documentation, "Working with DLA", 10.16 to 11.4.1).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orinport.model.layer import Layer, Tensor
@@ -42,12 +43,87 @@ def place(
     on one core.
     """
     unit = {} if assignment is None else assignment.device
+    uses = _uses(layers, verdicts)
+    network_outputs = {tensor.name for tensor in outputs}
+    regions = tuple(
+        _region(
+            uses.device[group[0].index],
+            group,
+            uses.readers,
+            network_outputs,
+            int(unit.get(group[0].index) == "dla1"),
+        )
+        for group in _groups(layers, verdicts, assignment)
+    )
+    all_dla = bool(regions) and all(region.device == "dla" for region in regions)
+    return Placement(
+        regions=regions,
+        inputs=tuple(
+            edge_format(
+                t,
+                uses.readers.get(t.name, ()),
+                on_dla=all_dla or uses.on_dla(t),
+                is_input=True,
+                target=target,
+                precision=precision,
+                standalone=standalone,
+            )
+            for t in inputs
+        ),
+        outputs=tuple(
+            edge_format(t, (), on_dla=all_dla or uses.on_dla(t), is_input=False, target=target, precision=precision)
+            for t in outputs
+        ),
+        transitions=uses.transitions(),
+        split=assignment is not None,
+    )
 
-    folded = {layer.index for layer in layers if layer.folds}
+
+@dataclass(frozen=True, slots=True)
+class _Uses:
+    """Who makes and reads each tensor, by name; and the device of each layer, by index. Folded layers do neither."""
+
+    device: Mapping[int, str]
+    readers: Mapping[str, list[Layer]]
+    makers: Mapping[str, Layer]
+
+    def on_dla(self, tensor: Tensor) -> bool:
+        """The tensor is made and read by the DLA alone."""
+        maker = self.makers.get(tensor.name)
+        users = [*([maker] if maker else []), *self.readers.get(tensor.name, ())]
+        return bool(users) and all(self.device[user.index] == "dla" for user in users)
+
+    def transitions(self) -> int:
+        """Tensors that another device reads than the one that makes them."""
+        return sum(
+            any(self.device[reader.index] != self.device[maker.index] for reader in self.readers.get(name, ()))
+            for name, maker in self.makers.items()
+        )
+
+
+def _uses(layers: Sequence[Layer], verdicts: Mapping[int, Verdict]) -> _Uses:
+    readers: dict[str, list[Layer]] = {}
+    makers: dict[str, Layer] = {}
+    for layer in layers:
+        if layer.folds:
+            continue
+        for tensor in layer.inputs:
+            readers.setdefault(tensor.name, []).append(layer)
+        for tensor in layer.outputs:
+            makers[tensor.name] = layer
+    device = {layer.index: "dla" if verdicts[layer.index] is Verdict.DLA else "gpu" for layer in layers}
+    return _Uses(device, readers, makers)
+
+
+def _groups(
+    layers: Sequence[Layer], verdicts: Mapping[int, Verdict], assignment: Assignment | None
+) -> list[list[Layer]]:
+    """The layers of each region: of one device, and on the DLA of one batch size."""
+    unit = {} if assignment is None else assignment.device
 
     def colour(layer: Layer) -> tuple[str, int | None] | None:
         verdict = verdicts[layer.index]
-        if verdict is Verdict.BLOCKED or layer.index in folded:
+        if verdict is Verdict.BLOCKED or layer.folds:
             return None
         if verdict is Verdict.DLA:
             return unit.get(layer.index, "dla"), layer.outputs[0].batch if layer.outputs else None
@@ -59,55 +135,7 @@ def place(
         [colour(layer) for layer in layers],
         {position for position, layer in enumerate(layers) if layer.index in ends},
     )
-    groups = [[layers[position] for position in group] for group in positions]
-    device = {layer.index: "dla" if verdicts[layer.index] is Verdict.DLA else "gpu" for layer in layers}
-    readers: dict[str, list[Layer]] = {}
-    makers: dict[str, Layer] = {}
-    for layer in layers:
-        if layer.index in folded:
-            continue
-        for tensor in layer.inputs:
-            readers.setdefault(tensor.name, []).append(layer)
-        for tensor in layer.outputs:
-            makers[tensor.name] = layer
-    network_outputs = {tensor.name for tensor in outputs}
-    regions = tuple(
-        _region(device[group[0].index], group, readers, network_outputs, int(unit.get(group[0].index) == "dla1"))
-        for group in groups
-    )
-    transitions = sum(
-        any(device[reader.index] != device[maker.index] for reader in readers.get(name, ()))
-        for name, maker in makers.items()
-    )
-    all_dla = bool(regions) and all(region.device == "dla" for region in regions)
-
-    def users(tensor: Tensor) -> list[Layer]:
-        maker = makers.get(tensor.name)
-        return [*([maker] if maker else []), *readers.get(tensor.name, ())]
-
-    def on_dla(tensor: Tensor) -> bool:
-        return all_dla or (bool(users(tensor)) and all(device[u.index] == "dla" for u in users(tensor)))
-
-    return Placement(
-        regions=regions,
-        inputs=tuple(
-            edge_format(
-                t,
-                readers.get(t.name, ()),
-                on_dla=on_dla(t),
-                is_input=True,
-                target=target,
-                precision=precision,
-                standalone=standalone,
-            )
-            for t in inputs
-        ),
-        outputs=tuple(
-            edge_format(t, (), on_dla=on_dla(t), is_input=False, target=target, precision=precision) for t in outputs
-        ),
-        transitions=transitions,
-        split=assignment is not None,
-    )
+    return [[layers[position] for position in group] for group in positions]
 
 
 def _region(
