@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from math import log, prod
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from orinport.rewrites.catalogue._reductions import mean, reduced_axes
 from orinport.rewrites.catalogue._scalars import add, multiply
 from orinport.rewrites.catalogue._windows import Window, build_conv
 from orinport.rewrites.catalogue.reciprocal_to_div import has_division
-from orinport.rewrites.rewrite import Refusal
+from orinport.rewrites.rewrite import Match, Refusal, Rewrite
 from orinport.rewrites.shuffle import Shuffle
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "NORMALISATIONS",
     "Norm",
+    "NormRewrite",
     "build_deviation",
     "build_scaled",
     "norm_at",
@@ -80,6 +82,30 @@ class Norm:
     bias: NDArray[Any] | None
     output: ir.Value
     centred: bool = True
+
+
+class NormRewrite(Rewrite):
+    """A normalisation, of any form, becomes other operators; the subclass says when not, and builds them."""
+
+    error = 2e-4
+    op_types = NORMALISATIONS
+
+    def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
+        norm = norm_at(node, context)
+        if norm is None or isinstance(norm, Refusal):
+            return norm
+        if not self.is_called_for(context):
+            return None
+        reason = self.why_not(norm, context)
+        return Refusal(reason) if reason else Match(norm.nodes, (norm.output,), norm)
+
+    def is_called_for(self, context: RewriteContext) -> bool:  # noqa: ARG002, others ask for it
+        """False where another rewrite does better; nothing is reported then."""
+        return True
+
+    @abstractmethod
+    def why_not(self, norm: Norm, context: RewriteContext) -> str:
+        """Why the target or the normalisation does not allow it; empty if they do."""
 
 
 def norm_at(node: ir.Node, context: RewriteContext) -> Norm | Refusal | None:

@@ -29,14 +29,13 @@ from typing import TYPE_CHECKING
 
 from orinport.rewrites.catalogue._broadcast import spread
 from orinport.rewrites.catalogue._norms import (
-    NORMALISATIONS,
+    NormRewrite,
     build_deviation,
     build_scaled,
-    norm_at,
     root_by_division,
 )
 from orinport.rewrites.catalogue.reciprocal_to_div import has_division
-from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
+from orinport.rewrites.rewrite import Safety
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,33 +43,28 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from orinport.rewrites.builder import Builder
+    from orinport.rewrites.catalogue._norms import Norm
     from orinport.rewrites.context import RewriteContext
+    from orinport.rewrites.rewrite import Match
 
 __all__ = ["REWRITE", "LayerNormToDiv"]
 
 _SMALLEST = 1e-7
 
 
-class LayerNormToDiv(Rewrite):
+class LayerNormToDiv(NormRewrite):
     """A normalisation becomes convolutions and divisions."""
 
     name = "layer-norm-to-div"
     safety = Safety.TOLERANCE
     finite = True
-    error = 2e-4
-    op_types = NORMALISATIONS
 
-    def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
-        norm = norm_at(node, context)
-        if norm is None or isinstance(norm, Refusal):
-            return norm
+    def why_not(self, norm: Norm, context: RewriteContext) -> str:
         if norm.epsilon < _SMALLEST:
-            return Refusal(
-                f"an epsilon of {norm.epsilon:g} is below {_SMALLEST:g}, too small for the root's first guess"
-            )
+            return f"an epsilon of {norm.epsilon:g} is below {_SMALLEST:g}, too small for the root's first guess"
         if not has_division(context):
-            return Refusal("the DLA lacks DIV before TensorRT 10.3, or 8.6.12 on DRIVE, and SQRT in every version")
-        return Match(norm.nodes, (norm.output,), norm)
+            return "the DLA lacks DIV before TensorRT 10.3, or 8.6.12 on DRIVE, and SQRT in every version"
+        return ""
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
         norm = match.data

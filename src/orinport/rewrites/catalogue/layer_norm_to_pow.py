@@ -29,9 +29,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.rewrites.catalogue._broadcast import spread
-from orinport.rewrites.catalogue._norms import NORMALISATIONS, build_deviation, build_scaled, norm_at
+from orinport.rewrites.catalogue._norms import NormRewrite, build_deviation, build_scaled
 from orinport.rewrites.catalogue._scalars import number_like
-from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
+from orinport.rewrites.rewrite import Safety
 from orinport.targets.catalogue import rows_for
 from orinport.targets.target import Precision
 
@@ -41,25 +41,21 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from orinport.rewrites.builder import Builder
+    from orinport.rewrites.catalogue._norms import Norm
     from orinport.rewrites.context import RewriteContext
+    from orinport.rewrites.rewrite import Match
 
 __all__ = ["REWRITE", "LayerNormToPow", "why_no_power"]
 
 
-class LayerNormToPow(Rewrite):
+class LayerNormToPow(NormRewrite):
     """A normalisation becomes convolutions and a power."""
 
     name = "layer-norm-to-pow"
     safety = Safety.EXACT
-    error = 2e-4
-    op_types = NORMALISATIONS
 
-    def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
-        norm = norm_at(node, context)
-        if norm is None or isinstance(norm, Refusal):
-            return norm
-        reason = why_no_power(context)
-        return Refusal(reason) if reason else Match(norm.nodes, (norm.output,), norm)
+    def why_not(self, norm: Norm, context: RewriteContext) -> str:  # noqa: ARG002, of all of them
+        return why_no_power(context)
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
         norm = match.data

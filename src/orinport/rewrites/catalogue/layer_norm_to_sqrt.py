@@ -30,10 +30,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.rewrites.catalogue._broadcast import spread
-from orinport.rewrites.catalogue._norms import NORMALISATIONS, build_deviation, build_scaled, norm_at
+from orinport.rewrites.catalogue._norms import NormRewrite, build_deviation, build_scaled
 from orinport.rewrites.catalogue.layer_norm_to_pow import why_no_power
 from orinport.rewrites.catalogue.reciprocal_to_div import has_division
-from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
+from orinport.rewrites.rewrite import Safety
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,28 +41,24 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from orinport.rewrites.builder import Builder
+    from orinport.rewrites.catalogue._norms import Norm
     from orinport.rewrites.context import RewriteContext
+    from orinport.rewrites.rewrite import Match
 
 __all__ = ["REWRITE", "LayerNormToSqrt"]
 
 
-class LayerNormToSqrt(Rewrite):
+class LayerNormToSqrt(NormRewrite):
     """A normalisation becomes convolutions and a division, but for its square root."""
 
     name = "layer-norm-to-sqrt"
     safety = Safety.EXACT
-    error = 2e-4
-    op_types = NORMALISATIONS
 
-    def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
-        norm = norm_at(node, context)
-        if norm is None or isinstance(norm, Refusal):
-            return norm
-        if context.target is not None and not why_no_power(context):
-            return None
-        if not has_division(context):
-            return Refusal("the DLA lacks DIV before TensorRT 10.3, or 8.6.12 on DRIVE")
-        return Match(norm.nodes, (norm.output,), norm)
+    def is_called_for(self, context: RewriteContext) -> bool:
+        return context.target is None or bool(why_no_power(context))
+
+    def why_not(self, norm: Norm, context: RewriteContext) -> str:  # noqa: ARG002, of all of them
+        return "" if has_division(context) else "the DLA lacks DIV before TensorRT 10.3, or 8.6.12 on DRIVE"
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
         norm = match.data
