@@ -23,7 +23,8 @@ from orinport.errors import OrinportError
 from orinport.targets import DEFAULT_TARGET
 
 if TYPE_CHECKING:
-    from orinport.measuring import Refit
+    from orinport.device.compare import Comparison
+    from orinport.measuring import Build, Refit
 
 __all__ = ["profile"]
 
@@ -87,13 +88,9 @@ def profile(
     if a file is unusable.
     """
     from orinport.device.board import parts_note
-    from orinport.device.measure import built_core, built_gpu_layers
-    from orinport.device.measured import read_jtop, read_layer_nodes, read_measurement, read_tegrastats, read_times
-    from orinport.measuring import Build, lay_beside
+    from orinport.device.measured import read_jtop, read_measurement, read_tegrastats, read_times
+    from orinport.measuring import lay_beside
     from orinport.measuring import refit as fit
-    from orinport.report.json import dumps
-    from orinport.report.profile import profile_document, profile_text
-    from orinport.report.refit import refit_document, refit_text
 
     require_rows(rows)
     if not model.exists():
@@ -108,23 +105,10 @@ def profile(
     medians = {} if subject.times is None else read_times(subject.times)
     clocks = {} if tegrastats is None else read_tegrastats(tegrastats)
     clocks |= {} if jtop is None else read_jtop(jtop)
-    build = Build(
-        subject.target,
-        subject.precision,
-        power_mode,
-        model_options.shapes or None,
-        None if subject.layers is None else read_layer_nodes(subject.layers),
-        dla=not model.is_dir() or built_core(model) is not None,
-        gpu_layers=built_gpu_layers(model) if model.is_dir() else (),
-    )
+    build = _build(subject, model, power_mode, model_options)
     comparison = lay_beside(subject.model, measured, build)
     fitted = None if refit is None else fit(subject.model, measured, build)
-    if format == "json":
-        document = profile_document(comparison, medians, clocks)
-        text = dumps(document if fitted is None else {**document, "refit": refit_document(fitted)})
-    else:
-        text = profile_text(comparison, medians, clocks, style(), rows=rows)
-        text += "" if fitted is None else refit_text(fitted, style())
+    text = _rendered(comparison, fitted, medians, clocks, rows, format)
     kept = fitted is None or fitted.holds or refit_anyway
     if refit is not None and fitted is not None and kept:
         _write_profile(refit, fitted, subject.measurement)
@@ -134,6 +118,42 @@ def profile(
     if fitted is not None and not kept:
         _explain_misfit(fitted)
     return 0 if comparison.rows and kept else 1
+
+
+def _build(subject: _Subject, model: Path, power_mode: str | None, options: ModelOptions) -> Build:
+    """How what was measured was built."""
+    from orinport.device.measure import built_core, built_gpu_layers
+    from orinport.device.measured import read_layer_nodes
+    from orinport.measuring import Build
+
+    return Build(
+        subject.target,
+        subject.precision,
+        power_mode,
+        options.shapes or None,
+        None if subject.layers is None else read_layer_nodes(subject.layers),
+        dla=not model.is_dir() or built_core(model) is not None,
+        gpu_layers=built_gpu_layers(model) if model.is_dir() else (),
+    )
+
+
+def _rendered(
+    comparison: Comparison,
+    fitted: Refit | None,
+    medians: dict[str, float],
+    clocks: dict[str, tuple[float, float]],
+    rows: int,
+    format: str,
+) -> str:
+    from orinport.report.json import dumps
+    from orinport.report.profile import profile_document, profile_text
+    from orinport.report.refit import refit_document, refit_text
+
+    if format == "json":
+        document = profile_document(comparison, medians, clocks)
+        return dumps(document if fitted is None else {**document, "refit": refit_document(fitted)})
+    text = profile_text(comparison, medians, clocks, style(), rows=rows)
+    return text + ("" if fitted is None else refit_text(fitted, style()))
 
 
 def _subject(
