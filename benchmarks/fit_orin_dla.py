@@ -30,7 +30,7 @@ from orinport.predict.network import predict_network
 from orinport.rules.finding import Verdict
 from orinport.targets.load import load_target
 from orinport.targets.target import Precision
-from orinport.targets.toml import read_toml
+from orinport.toml import read_toml
 from reference_networks import HELD_OUT, NETWORKS
 
 if TYPE_CHECKING:

@@ -32,7 +32,9 @@ def main() -> None:
             (torch.float32, torch.float32),
             (torch.float16, torch.float16),
             (torch.bfloat16, torch.bfloat16),
+            (torch.float16, torch.float32),
             (torch.int8, torch.float16),
+            (torch.int8, torch.float32),
         ):
             value = on_gpu(batch, height, width, geometry.channels, dtype=torch.float32).to(dtype)
             vectors = on_gpu(batch, rows, columns, geometry.width, dtype=offsets)
@@ -43,18 +45,20 @@ def main() -> None:
                         launches += 1
                     except cuda.CudaUnavailableError:  # noqa: PERF203
                         continue
-            if dtype != torch.int8:
+            if dtype == offsets:
                 gradient = on_gpu(batch, rows, columns, geometry.channels, dtype=dtype)
                 for deterministic in (False, True):
                     cuda.dcnv4_backward_cuda(gradient, value, vectors, geometry, deterministic=deterministic)
                     launches += 1
     # Enough rows a block for the rings of streams to turn.
     geometry = Geometry(4, 16)
-    value, vectors = on_gpu(132, 80, 11, geometry.channels), on_gpu(132, 80, 11, geometry.width)
-    for number, configuration in enumerate(CONFIGURATIONS, 1):
-        if configuration.kernel is Kernel.STREAM:
-            cuda.dcnv4_cuda(value, vectors, geometry, configuration=number)
-            launches += 1
+    for dtype in (torch.float16, torch.float32):
+        value = on_gpu(132, 80, 11, geometry.channels, dtype=dtype)
+        vectors = on_gpu(132, 80, 11, geometry.width, dtype=dtype)
+        for number, configuration in enumerate(CONFIGURATIONS, 1):
+            if configuration.kernel is Kernel.STREAM:
+                cuda.dcnv4_cuda(value, vectors, geometry, configuration=number)
+                launches += 1
     levels = torch.tensor([[8, 9], [4, 5]]).cuda()
     starts = torch.tensor([0, 72]).cuda()
     for channels in (16, 3):

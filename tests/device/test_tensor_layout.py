@@ -110,7 +110,7 @@ def test_another_shape_is_refused() -> None:
 def test_every_format_has_its_source() -> None:
     from importlib import resources
 
-    from orinport.targets.toml import read_toml
+    from orinport.toml import read_toml
 
     table = read_toml(resources.files("orinport.targets") / "data" / "tensor_formats.toml")
     assert set(table) == set(known_formats())

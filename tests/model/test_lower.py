@@ -654,7 +654,7 @@ def test_an_unknown_change_is_a_defect() -> None:
 def test_every_entry_of_the_data_names_its_source() -> None:
     from importlib.resources import files
 
-    from orinport.targets.toml import read_toml
+    from orinport.toml import read_toml
 
     data = read_toml(files("orinport.targets") / "data" / "parser.toml")
     for entry in [*data["operators"], *data["changes"].values()]:

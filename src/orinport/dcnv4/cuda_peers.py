@@ -189,7 +189,7 @@ class PtxKernel:
 @lru_cache(maxsize=1)
 def ptx_kernels() -> tuple[PtxKernel, ...]:
     """All that NVIDIA publishes."""
-    from orinport.targets.toml import read_toml  # here, so that measuring without PTX needs PyTorch and CUDA alone
+    from orinport.toml import read_toml  # here, so that measuring without PTX needs PyTorch and CUDA alone
 
     table = read_toml(_PTX_TABLE)
     return tuple(

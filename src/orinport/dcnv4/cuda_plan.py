@@ -91,6 +91,8 @@ class Division(ctypes.Structure):
         ),
         *((name, ctypes.c_int32) for name in ("tile_columns", "tile_rows", "step_rows", "ring_rows", "halo")),
         *((name, ctypes.c_int32) for name in ("images", "buffers")),
+        ("offset_start", ctypes.c_int32),
+        ("offset_row", ctypes.c_int32),
         ("units", ctypes.c_uint32),
         ("zero", ctypes.c_int32),
         *((name, ctypes.c_int64) for name in ("value_image", "offset_image", "output_image")),
@@ -235,7 +237,7 @@ _MEASURED = (
     (2, 25, 40, 128, 1, 6),
     (2, 25, 40, 256, 1, 4),
     (4, 56, 56, 64, 64, 24),
-    (4, 28, 28, 128, 64, 24),
+    (4, 28, 28, 128, 64, 28),
     (4, 14, 14, 256, 64, 9),
     (4, 7, 7, 512, 128, 29),
     (4, 7, 7, 512, 64, 10),
@@ -307,6 +309,25 @@ def unrolled(p: Params, offset: ElementType) -> bool:
     return nine and p.offset_stride * offset.bytes % 8 == 0 and (p.offset_mask or 0) % 8 == 0
 
 
+def _offset_row(p: Params, value: ElementType, offset: ElementType) -> int:
+    """Bytes of a row in shared memory that holds the numbers of all groups of a slab, wherever in 16 bytes they begin.
+
+    An odd multiple of 16, so that the rows of neighbouring pixels lie in different banks. None for numbers of 2 bytes.
+    """
+    if offset is not ElementType.F32:
+        return 0
+    slab, group = _SLAB // value.bytes, int(p.group_channels)
+    most = (slab + group - 2) // group + 1 if slab % group else slab // group
+    if group % slab == 0:
+        most = 1
+    return ((min(most, int(p.groups)) * 27 * 4 + 27) // 16 | 1) * 16
+
+
+def _rows_fit(p: Params, offset: ElementType) -> bool:
+    """Whether such rows can be copied 16 bytes at a time."""
+    return offset is not ElementType.F32 or (p.offset_stride % 4 == 0 and (p.offset_mask or 0) % 16 == 0)
+
+
 def wide(p: Params, value: ElementType) -> bool:
     """Whether offsets within an image need 64 bits."""
     queries = p.out_height * p.out_width
@@ -335,7 +356,14 @@ def plan(p: Params, value: ElementType, offset: ElementType, c: Configuration, l
         return _plan_direct(p, value, offset, c, d, width)
     if c.threads > 384 and limits.shared_bytes < _HOPPER_SHARED_BYTES:
         return None
-    if not unrolled(p, offset) or c.split > 1 or width < 16 or p.offset_scale < 0 or wide(p, value):
+    if (
+        not unrolled(p, offset)
+        or not _rows_fit(p, offset)
+        or c.split > 1
+        or width < 16
+        or p.offset_scale < 0
+        or wide(p, value)
+    ):
         return None
     if p.out_height * p.out_width * max(8, p.offset_stride * offset.bytes) * c.images >= _INT32:
         return None
@@ -345,8 +373,15 @@ def plan(p: Params, value: ElementType, offset: ElementType, c: Configuration, l
         return None
     slabs = -(-_channels(p) * size // _SLAB)
     d.slabs = make_divisor(slabs)
+    d.offset_row = _offset_row(p, value, offset)
     planner = {Kernel.WHOLE: _plan_whole, Kernel.RING: _plan_ring, Kernel.STREAM: _plan_stream}[c.kernel]
     return planner(p, c, d, slabs, limits)
+
+
+def _offset_bytes(c: Configuration, d: Division) -> int:
+    """Shared memory for the offsets of the pixels that a block computes next."""
+    workers = c.threads - 32 if c.kernel is Kernel.STREAM else c.threads
+    return workers * c.bytes // _SLAB * int(d.offset_row)
 
 
 def _plan_direct(
@@ -378,7 +413,8 @@ def _plan_whole(p: Params, c: Configuration, d: Division, slabs: int, limits: Li
     slots = (p.height + 2) * (p.width + 1) + 2
     images = min(c.images, p.batch)
     units = slabs * -(-p.batch // images)
-    shared = slots * images * c.buffers * _SLAB
+    d.offset_start = slots * images * c.buffers * _SLAB
+    shared = d.offset_start + _offset_bytes(c, d)
     if shared > limits.shared_bytes or units >= _INT32:
         return None
     d.slots, d.queries = make_divisor(slots), make_divisor(p.out_height * p.out_width)
@@ -399,7 +435,8 @@ def _plan_ring(p: Params, c: Configuration, d: Division, slabs: int, limits: Lim
     scale = p.offset_scale
     pitch = min(_span(columns, p.stride_w, p.kernel_w, p.dilation_w, scale, c.halo), p.width + 2)
     ring = min(_span(min(2 * step, rows), p.stride_h, p.kernel_h, p.dilation_h, scale, c.halo), p.height + 2)
-    shared = (ring * pitch + 2) * _SLAB
+    d.offset_start = (ring * pitch + 2) * _SLAB
+    shared = d.offset_start + _offset_bytes(c, d)
     column_tiles, row_tiles = -(-p.out_width // columns), -(-p.out_height // rows)
     if p.batch > 65535 or shared > limits.shared_bytes or column_tiles * row_tiles * slabs >= _INT32:
         return None
@@ -423,7 +460,8 @@ def _plan_stream(p: Params, c: Configuration, d: Division, slabs: int, limits: L
     advance = max(p.stride_h, p.height + 1 - (p.out_height - 1) * p.stride_h)
     at_once = -(-(32 * c.bytes // _SLAB - 1) // columns) * advance + window
     needed = (run - 1) * advance + window
-    ring = min((limits.shared_bytes - _STREAM_BYTES) // (pitch * _SLAB) - 2, needed, _RING_ROWS)
+    offset_bytes = _offset_bytes(c, d)
+    ring = min((limits.shared_bytes - _STREAM_BYTES - offset_bytes) // (pitch * _SLAB) - 2, needed, _RING_ROWS)
     group = -(-max(ring, 1) // 13)
     if ring < min(needed, at_once + group):
         return None
@@ -434,7 +472,8 @@ def _plan_stream(p: Params, c: Configuration, d: Division, slabs: int, limits: L
     d.column_tiles = make_divisor(-(-p.out_width // columns))
     d.queries, d.slots = make_divisor(p.out_height), make_divisor(p.height + 1)
     d.tile_columns, d.tile_rows, d.step_rows, d.ring_rows, d.halo = columns, run, group, ring, c.halo
-    return Launch(d, (grid, 1, 1), (c.threads, 1), (ring + 2) * pitch * _SLAB + _STREAM_BYTES)
+    d.offset_start = (ring + 2) * pitch * _SLAB + _STREAM_BYTES
+    return Launch(d, (grid, 1, 1), (c.threads, 1), d.offset_start + offset_bytes)
 
 
 def _stream_run(all_rows: int, tiles: int, window: int, waves: int, device: int) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from orinport.rules.catalogue import rules
 from orinport.targets.catalogue import log_messages
-from orinport.targets.toml import read_toml
+from orinport.toml import read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -18,7 +18,7 @@ from orinport.errors import OrinportError
 from orinport.model.layer import DType
 from orinport.precision.nvdla_arithmetic import quantize
 from orinport.targets.target import Platform
-from orinport.targets.toml import read_toml
+from orinport.toml import read_toml
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

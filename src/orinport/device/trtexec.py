@@ -9,8 +9,8 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from orinport.errors import OrinportError
-from orinport.targets.toml import read_toml
 from orinport.targets.version import Version
+from orinport.toml import read_toml
 
 if TYPE_CHECKING:
     from orinport.placement.placement import IOFormat, Placement

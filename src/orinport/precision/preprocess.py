@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orinport.errors import MissingExtraError, OrinportError
-from orinport.targets.toml import read_toml
+from orinport.toml import read_toml
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from orinport.targets.target import Confidence
-from orinport.targets.toml import read_toml
+from orinport.toml import read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

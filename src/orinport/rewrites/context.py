@@ -13,7 +13,7 @@ from orinport.model.model import display_name as label
 from orinport.rewrites.rewrite import Safety
 from orinport.targets.catalogue import catalogue_rows, rows_for
 from orinport.targets.target import Precision
-from orinport.targets.toml import read_toml
+from orinport.toml import read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

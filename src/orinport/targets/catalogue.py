@@ -23,8 +23,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from orinport.targets.target import Confidence, LogMessage, Platform, Precision, RuleRow
-from orinport.targets.toml import read_toml
 from orinport.targets.version import Version
+from orinport.toml import read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from orinport.errors import OrinportError
 from orinport.targets.target import Confidence, Figure, Hardware, Platform, PowerMode, Stack, Target
-from orinport.targets.toml import read_toml
 from orinport.targets.version import Version
+from orinport.toml import read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from orinport.errors import OrinportError
 from orinport.targets.target import Confidence, Figure, Profile
-from orinport.targets.toml import read_toml
+from orinport.toml import read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

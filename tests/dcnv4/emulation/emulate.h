@@ -246,6 +246,7 @@ inline void barrier_wait(SharedAddress barrier, u32 parity) {
     threadIdx = mine;
 }
 inline u32 opaque(u32 number) { return number; }
+inline const char* opaque(const char* pointer) { return pointer; }
 
 }  // namespace dcnv4
 }  // namespace orinport

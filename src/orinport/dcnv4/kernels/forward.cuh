@@ -7,7 +7,8 @@
 // whole_kernel and ring_kernel first copy value into shared memory, 128 bytes of channels (a slab) a pixel. Groups that
 // lie side by side in a slab then use different banks wherever their samples fall, so a gather of 16 bytes a lane runs
 // at the full width of shared memory, which the tags of the L1 cache do not allow. Zeros around the image stand for the
-// padding, so corners need no tests. A thread fetches the offsets of its next pixel before it computes one.
+// padding, so corners need no tests. The offsets of a thread's next pixel are on
+// their way while it computes one.
 #pragma once
 
 #include "numeric.cuh"
@@ -60,13 +61,14 @@ __device__ __forceinline__ Corners<BYTES> fetch(const Image& image, const Place&
         c.v10 = load_if<BYTES>(corner + row, bottom && left);
         c.v11 = load_if<BYTES>(corner + row + image.pixel, bottom && right);
     } else {
-        // Unsigned: offsets of corners that are not read may wrap around.
-        const u32 pixel = image.pixel, row = width * pixel;
-        const u32 corner = (py.index * width + px.index) * pixel + image.offset;
-        c.v00 = load_if<BYTES>(image.start + corner, top && left);
-        c.v01 = load_if<BYTES>(image.start + (corner + pixel), top && right);
-        c.v10 = load_if<BYTES>(image.start + (corner + row), bottom && left);
-        c.v11 = load_if<BYTES>(image.start + (corner + row + pixel), bottom && right);
+        // Numbers of pixels that are not read may wrap around. Each address is one multiplication and addition.
+        const u32 number = py.index * width + px.index;
+        const char* first = image.start + image.offset;
+        const auto address = [&](u32 number) { return first + static_cast<long long>(static_cast<int>(number)) * image.pixel; };
+        c.v00 = load_if<BYTES>(address(number), top && left);
+        c.v01 = load_if<BYTES>(address(number + 1u), top && right);
+        c.v10 = load_if<BYTES>(address(number + width), bottom && left);
+        c.v11 = load_if<BYTES>(address(number + width + 1u), bottom && right);
     }
     return c;
 }
@@ -120,7 +122,8 @@ __global__ void __launch_bounds__(kDirectThreads) direct_kernel(const Params p, 
     const Grid grid(p);
     const u32 taps = TAPS ? TAPS : p.kernel_h * p.kernel_w - (p.remove_center ? 1 : 0);
     const u32 first_number = 3u * taps * divide(channel, d.channels);
-    const Image image{static_cast<const char*>(p.value) + d.value_image * n, channel * V::kBytes, p.height, p.width,
+    // Opaque, or the compiler multiplies by n for every address.
+    const Image image{opaque(static_cast<const char*>(p.value) + d.value_image * n + channel * V::kBytes), 0u, p.height, p.width,
                       p.value_stride * V::kBytes, centre_x(p, static_cast<int>(query - row * d.columns.value)),
                       centre_y(p, static_cast<int>(row))};
     const char* numbers = static_cast<const char*>(p.offset_mask) + d.offset_image * n;
@@ -131,6 +134,7 @@ __global__ void __launch_bounds__(kDirectThreads) direct_kernel(const Params p, 
     }
     char* output = static_cast<char*>(p.output) + d.output_image * n;
 
+    numbers = opaque(numbers);  // known before the wait, not behind it
     wait_for_previous();
     S sums;
     sums.clear();
@@ -159,11 +163,22 @@ __global__ void __launch_bounds__(kDirectThreads) direct_kernel(const Params p, 
         float top = grid.top;
         const float first_row = SPLIT == 3 ? 0.0f : static_cast<float>(static_cast<int>(threadIdx.y - 3u * kernel_column));
         float x[kShare], y[kShare], modulation[kShare];
+        if constexpr (SPLIT == 3 && O::kBytes == 2) {
+            u32 places[3], factors[2];
+            load_column(offset, modulations, places, factors);
 #pragma unroll
-        for (int s = 0; s < kShare; ++s) {
-            x[s] = load_number<O>(offset + 2 * s * O::kBytes);
-            y[s] = load_number<O>(offset + (2 * s + 1) * O::kBytes);
-            modulation[s] = load_number<O>(modulations + s * O::kBytes);
+            for (int s = 0; s < kShare; ++s) {
+                x[s] = O::get(places, 2 * s);
+                y[s] = O::get(places, 2 * s + 1);
+                modulation[s] = O::get(factors, s);
+            }
+        } else {
+#pragma unroll
+            for (int s = 0; s < kShare; ++s) {
+                x[s] = load_number<O>(offset + 2 * s * O::kBytes);
+                y[s] = load_number<O>(offset + (2 * s + 1) * O::kBytes);
+                modulation[s] = load_number<O>(modulations + s * O::kBytes);
+            }
         }
         u32 all = 0;
 #pragma unroll
@@ -277,6 +292,85 @@ struct Gather {
     }
 };
 
+/// The offsets and masks of the pixel that a thread computes next, on their way. Queries are counted from `first_query`, and
+/// named by their bytes from there. Threads without channels get numbers that exist.
+///
+/// Of 2 bytes: in registers, read by each lane for itself.
+template <class O, int LANES>
+struct NextTaps {
+    const char* pieces;  // that holds the group's first number
+    u32 shift;           // of that number in the piece
+    NineTaps<O> next;
+
+    __device__ __forceinline__ NextTaps(const Params& p, const Division& d, long long first_query, int, int, int channel) {
+        const bool has_channels = channel < p.groups * p.group_channels;
+        const int group_number = has_channels ? 27 * static_cast<int>(divide(static_cast<u32>(channel), d.channels)) : 0;
+        const char* numbers = static_cast<const char*>(p.offset_mask) + (first_query * p.offset_stride + group_number) * O::kBytes;
+        shift = NineTaps<O>::shift_of(static_cast<const char*>(p.offset_mask) + group_number * O::kBytes);
+        pieces = numbers - shift;
+    }
+    /// Start to read the numbers of a query.
+    __device__ __forceinline__ void fetch(unsigned long long bytes) { next.load(pieces + bytes, shift); }
+    /// The numbers that were asked for last. The next ones may be asked for then.
+    __device__ __forceinline__ NineTaps<O> take() const {
+        NineTaps<O> nine = next;
+        nine.align(shift);
+        return nine;
+    }
+    /// Called by all lanes before `take`.
+    __device__ __forceinline__ void arrive() const {}
+    /// Where the group's numbers are in global memory.
+    __device__ __forceinline__ const char* numbers(unsigned long long bytes) const { return pieces + bytes + shift; }
+};
+
+/// Of 4 bytes: in shared memory, in 32 / LANES rows of d.offset_row bytes for each warp, which hold the numbers of all groups
+/// of a slab. Lanes that read their own numbers from global memory touch a sector each, a pixel's groups being 27 numbers
+/// apart. Here the lanes of a pixel copy its groups together, 16 bytes at a time, and no register holds what is under way.
+template <int LANES>
+struct NextTaps<F32, LANES> {
+    char* row;           // of this lane's pixel
+    const char* source;  // of this lane's first piece
+    int end;             // bytes from there to the end of the slab's numbers
+    int slice;           // byte of the row at which the lane's group begins
+
+    __device__ __forceinline__ NextTaps(const Params& p, const Division& d, long long first_query, int first_channel,
+                                        int slab_channels, int channel) {
+        constexpr int kGroup = 27 * 4;
+        const int channels = p.groups * p.group_channels;
+        const int last_channel = min(first_channel + slab_channels, channels) - 1;
+        const int begin = static_cast<int>(divide(static_cast<u32>(first_channel), d.channels)) * kGroup & ~15;
+        const int last = static_cast<int>(divide(static_cast<u32>(last_channel), d.channels) + 1u) * kGroup;
+        row = reinterpret_cast<char*>(shared_memory) + d.offset_start + static_cast<int>(threadIdx.x / LANES) * d.offset_row;
+        source = static_cast<const char*>(p.offset_mask) + first_query * p.offset_stride * 4 + begin + part();
+        end = last - begin - part();
+        slice = static_cast<int>(divide(static_cast<u32>(channel < channels ? channel : first_channel), d.channels)) * kGroup - begin;
+    }
+    __device__ __forceinline__ void fetch(unsigned long long bytes) const {
+        constexpr int kStep = 16 * LANES, kUsual = 256 / kStep;
+        const char* from = source + bytes;
+        char* to = row + part();
+#pragma unroll
+        for (int j = 0; j < kUsual; ++j) {
+            if (j * kStep < end) copy_async(to + j * kStep, from + j * kStep, true);
+        }
+        for (int at = 256; at < end; at += kStep) copy_async(to + at, from + at, true);
+    }
+    __device__ __forceinline__ NineTaps<F32> take() const {
+        NineTaps<F32> nine;
+        nine.read_shared(row + slice);
+        __syncwarp();
+        return nine;
+    }
+    __device__ __forceinline__ void arrive() const {
+        copy_async_wait();
+        __syncwarp();
+    }
+    __device__ __forceinline__ const char* numbers(unsigned long long bytes) const { return source - part() + slice + bytes; }
+
+  private:
+    static __device__ __forceinline__ int part() { return static_cast<int>(threadIdx.x & (LANES - 1)) * 16; }
+};
+
 /// Copies the slabs of pixels into shared memory, 8 threads a pixel. Pixels follow each other in rows of `pitch`, the
 /// first of them at column `column0`; those outside of the image become zeros.
 template <class V>
@@ -329,7 +423,6 @@ struct Stager {
 template <class V, class O, int CHUNKS, bool FAST, int RESIDENT>
 __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) whole_kernel(const Params p, const Division d) {
     using G = Gather<V, CHUNKS, FAST>;
-    constexpr bool kAhead = O::kBytes == 2 && RESIDENT <= 768;  // registers for the offsets of two pixels
     const G gather;
     const Grid grid(p);
     const u32 queries = d.queries.value;
@@ -356,37 +449,31 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) whole_kernel(c
         int slab_byte, tasks;
         bool has_channels;
         long long first_query;
-        const char* pieces;  // that holds the group's first number of query 0
-        u32 shift;           // of that number in the piece
+        NextTaps<O, G::kLanes> taps;
     };
     const auto unit_of = [&](u32 number) {
-        Unit unit;
         const u32 block = divide(number, d.slabs);
-        unit.slab_byte = static_cast<int>(number - block * d.slabs.value) * kSlabBytes;
+        const int slab_byte = static_cast<int>(number - block * d.slabs.value) * kSlabBytes;
         const int first_image = static_cast<int>(block) * d.images;
-        unit.tasks = min(d.images, p.batch - first_image) * static_cast<int>(queries) * G::kLanes;
-        const int channel = (unit.slab_byte + gather.lane * CHUNKS * 16) / V::kBytes;
-        unit.has_channels = channel < channels;
-        const int group_number = unit.has_channels ? 27 * static_cast<int>(divide(channel, d.channels)) : 0;
-        unit.first_query = static_cast<long long>(queries) * first_image;
-        const char* numbers = static_cast<const char*>(p.offset_mask) +
-                              (unit.first_query * p.offset_stride + group_number) * O::kBytes;
-        unit.shift = NineTaps<O>::shift_of(numbers);
-        unit.pieces = numbers - unit.shift;
-        return unit;
+        const int first_channel = slab_byte / V::kBytes;
+        const int channel = (slab_byte + gather.lane * CHUNKS * 16) / V::kBytes;
+        const bool has_channels = channel < channels;
+        const long long first_query = static_cast<long long>(queries) * first_image;
+        return Unit{slab_byte, min(d.images, p.batch - first_image) * static_cast<int>(queries) * G::kLanes, has_channels,
+                    first_query,
+                    NextTaps<O, G::kLanes>(p, d, first_query, first_channel, kSlabBytes / V::kBytes, channel)};
     };
     const auto query_of = [&](const Unit& unit, int start) {
         const int task = start + static_cast<int>(threadIdx.x & 31u);
-        return unit.has_channels && task < unit.tasks ? static_cast<u32>(task) / G::kLanes : 0u;
+        return task < unit.tasks ? static_cast<u32>(task) / G::kLanes : 0u;
     };
-    NineTaps<O> next;
-    const auto load_next = [&](const Unit& unit, int start) {
-        next.load(unit.pieces + query_of(unit, start) * static_cast<u32>(p.offset_stride * O::kBytes), unit.shift);
+    const auto fetch_next = [&](Unit& unit, int start) {
+        unit.taps.fetch(query_of(unit, start) * static_cast<u32>(p.offset_stride * O::kBytes));
     };
     u32 number = blockIdx.x;
     Unit unit = unit_of(number);
     wait_for_previous();
-    load_next(unit, warp_start);
+    fetch_next(unit, warp_start);
     stage_unit(number, 0);
     copy_async_wait();
     __syncthreads();
@@ -413,9 +500,8 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) whole_kernel(c
             const u32 row = divide(pixel, d.columns);
             const int x0 = centre_x(p, static_cast<int>(pixel - row * d.columns.value)) + 1;
             const int y0 = centre_y(p, static_cast<int>(row)) + 1;
-            NineTaps<O> nine = next;
-            nine.align(unit.shift);
-            if (kAhead && !last) load_next(unit, start + static_cast<int>(blockDim.x));
+            const NineTaps<O> nine = unit.taps.take();
+            if (!last) fetch_next(unit, start + static_cast<int>(blockDim.x));
             typename G::S sums;
             sums.clear();
 #pragma unroll
@@ -426,13 +512,13 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) whole_kernel(c
                 const char* upper = inside ? corner : base + zeros_byte;
                 gather.add(sums, G::S::weigh(nine.modulation(k), px.fraction, py.fraction), upper, upper + row_bytes);
             }
-            if (!kAhead && !last) load_next(unit, start + static_cast<int>(blockDim.x));
             if (active) gather.store(sums, output + query * static_cast<u32>(channels * V::kBytes), p.output_scale);
+            unit.taps.arrive();
         }
         if (!more) break;
         number = next_number;
         unit = unit_of(number);
-        load_next(unit, warp_start);
+        fetch_next(unit, warp_start);
         if (d.buffers == 1) {
             __syncthreads();
             stage_unit(number, 0);
@@ -450,7 +536,6 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) whole_kernel(c
 template <class V, class O, int CHUNKS, bool FAST, int RESIDENT, int SHARE>
 __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) ring_kernel(const Params p, const Division d) {
     using G = Gather<V, CHUNKS, FAST>;
-    constexpr bool kAhead = O::kBytes == 2 && RESIDENT <= 768;  // registers for the offsets of two pixels
     const G gather;
     const Grid grid(p);
     const u32 tile = divide(blockIdx.x, d.slabs);
@@ -459,15 +544,14 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) ring_kernel(co
     const int tile_column = static_cast<int>(tile - tile_row * d.column_tiles.value);
     const int image = blockIdx.y;
     const int channels = p.groups * p.group_channels;
-    const int channel = (slab_byte + gather.lane * CHUNKS * 16) / V::kBytes;
+    const int first_channel = slab_byte / V::kBytes, channel = (slab_byte + gather.lane * CHUNKS * 16) / V::kBytes;
     const bool has_channels = channel < channels;
-    const int group_number = has_channels ? 27 * static_cast<int>(divide(channel, d.channels)) : 0;
     const int pitch = static_cast<int>(d.pitch.value), ring_rows = d.ring_rows;
     const int ring = ring_rows * pitch, row_bytes = pitch * kSlabBytes;
     const long long first_query = static_cast<long long>(p.out_height) * p.out_width * image;
     const char* value = static_cast<const char*>(p.value) +
                         static_cast<long long>(p.height) * p.width * image * p.value_stride * V::kBytes;
-    const char* offsets = static_cast<const char*>(p.offset_mask) + first_query * p.offset_stride * O::kBytes;
+    NextTaps<O, G::kLanes> taps(p, d, first_query, first_channel, kSlabBytes / V::kBytes, channel);
     char* output = static_cast<char*>(p.output) + first_query * channels * V::kBytes + slab_byte;
 
     const int row0 = tile_row * d.tile_rows, row1 = min(row0 + d.tile_rows, p.out_height);
@@ -495,17 +579,16 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) ring_kernel(co
         const u32 index = index_of(start);
         const u32 r = divide(index, d.columns);
         const int c = static_cast<int>(index - r * d.columns.value);
-        const bool active = has_channels && row + static_cast<int>(r) < row_end && c < columns;
-        return active ? static_cast<u32>((row + static_cast<int>(r)) * p.out_width + column0 + c)
+        const bool exists = row + static_cast<int>(r) < row_end && c < columns;
+        return exists ? static_cast<u32>((row + static_cast<int>(r)) * p.out_width + column0 + c)
                       : static_cast<u32>(row * p.out_width + column0);
     };
-    const auto numbers_of = [&](u32 query) {
-        return offsets + (query * static_cast<u32>(p.offset_stride) + group_number) * O::kBytes;
+    const auto fetch_next = [&](int row, int row_end, int start) {
+        taps.fetch(query_of(row, row_end, start) * static_cast<u32>(p.offset_stride * O::kBytes));
     };
 
     wait_for_previous();
-    NineTaps<O> next;
-    next.load(numbers_of(query_of(row0, min(row0 + d.step_rows, row1), warp_start)));
+    fetch_next(row0, min(row0 + d.step_rows, row1), warp_start);
     // Two pixels of zeros behind the ring stand for everything outside of the image.
     if (threadIdx.x < 16) shared_memory[ring * 8 + threadIdx.x] = make_uint4(0, 0, 0, 0);
     int have = max(ring_origin, rows_end(min(row0 + d.step_rows, row1)));
@@ -534,9 +617,8 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) ring_kernel(co
             const bool last = start + static_cast<int>(blockDim.x) >= tasks;
             const int oy = row + static_cast<int>(r), ox = column0 + c;
             const int x0 = centre_x(p, ox), y0 = centre_y(p, oy);
-            NineTaps<O> nine = next;
-            nine.align(numbers_of(0));
-            if (kAhead && !last) next.load(numbers_of(query_of(row, row_end, start + static_cast<int>(blockDim.x))));
+            const NineTaps<O> nine = taps.take();
+            if (!last) fetch_next(row, row_end, start + static_cast<int>(blockDim.x));
             typename G::S sums;
             sums.clear();
             u32 missed = 0;
@@ -575,7 +657,7 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) ring_kernel(co
                 // Outside of the window, but perhaps inside of the image.
                 const int k = __ffs(static_cast<int>(missed)) - 1;
                 missed &= missed - 1u;
-                const char* numbers = numbers_of(query);
+                const char* numbers = taps.numbers(query * static_cast<u32>(p.offset_stride * O::kBytes));
                 const char* offset = numbers + 2 * k * O::kBytes;
                 const float dx = load_number<O>(offset), dy = load_number<O>(offset + O::kBytes);
                 const float x = fmaf(grid.scale, dx, fmaf(static_cast<float>(k / 3), grid.step_x, grid.left));
@@ -590,12 +672,12 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) ring_kernel(co
                     add_direct<V, 16, FAST, false>(pixels, x, y, modulation, sums, chunk * G::kPerChunk);
                 }
             }
-            if (!kAhead && !last) next.load(numbers_of(query_of(row, row_end, start + static_cast<int>(blockDim.x))));
             if (active) gather.store(sums, output + query * static_cast<u32>(channels * V::kBytes), p.output_scale);
+            taps.arrive();
         }
         if (row_end >= row1) break;
         row = row_end;
-        next.load(numbers_of(query_of(row, min(row + d.step_rows, row1), warp_start)));
+        fetch_next(row, min(row + d.step_rows, row1), warp_start);
         copy_async_wait();
         __syncthreads();
     }
@@ -613,7 +695,6 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) ring_kernel(co
 template <class V, class O, int CHUNKS, bool FAST, int RESIDENT, bool TILED, int SHARE>
 __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) stream_kernel(const Params p, const Division d) {
     using G = Gather<V, CHUNKS, FAST>;
-    constexpr bool kAhead = O::kBytes == 2;  // registers for the offsets of two pixels
     constexpr int kQueries = 32 / G::kLanes;  // of a warp
     constexpr int kGroups = 16;               // barriers of rows that are given back
     const G gather;
@@ -676,11 +757,9 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) stream_kernel(
         }
     };
 
-    const int channel = (slab_byte + gather.lane * CHUNKS * 16) / V::kBytes;
+    const int first_channel = slab_byte / V::kBytes, channel = (slab_byte + gather.lane * CHUNKS * 16) / V::kBytes;
     const bool has_channels = channel < channels;
-    const int group_number = has_channels ? 27 * static_cast<int>(divide(static_cast<u32>(channel), d.channels)) : 0;
-    const u32 shift = NineTaps<O>::shift_of(static_cast<const char*>(p.offset_mask) + group_number * O::kBytes);
-    const char* const pieces = static_cast<const char*>(p.offset_mask) + (group_number * O::kBytes - static_cast<int>(shift));
+    NextTaps<O, G::kLanes> taps(p, d, 0, first_channel, kSlabBytes / V::kBytes, channel);
     struct Task {
         int row, column;
         bool active;
@@ -696,8 +775,8 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) stream_kernel(
         return task;
     };
     const auto query_of = [&](const Task& task) { return static_cast<u32>(task.row) * p.out_width + task.column; };
-    const auto pieces_of = [&](u32 query) {
-        return pieces + static_cast<unsigned long long>(query) * static_cast<u32>(p.offset_stride * O::kBytes);
+    const auto offset_of = [&](u32 query) {
+        return static_cast<unsigned long long>(query) * static_cast<u32>(p.offset_stride * O::kBytes);
     };
 
     const int total = (row1 - row0) * d.tile_columns;  // pixels
@@ -705,8 +784,7 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) stream_kernel(
     int index = warp * kQueries + lane / G::kLanes;
     Task task = task_of(index);
     wait_for_previous();
-    NineTaps<O> next;
-    next.load(pieces_of(query_of(task)), shift);
+    if (O::kBytes == 2 || warp < workers) taps.fetch(offset_of(query_of(task)));
 
     // All warps copy what the first turn needs.
     const Window turn_window = window_of(min(row0 + (turn - 1) / d.tile_columns, row1 - 1));
@@ -769,10 +847,9 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) stream_kernel(
         const bool more = start + turn < total;
         const u32 query = query_of(task);
         const int x0 = centre_x(p, task.column), y0 = w.centre;
-        NineTaps<O> nine = next;
-        nine.align(shift);
+        const NineTaps<O> nine = taps.take();
         if (more) task = task_of(index += turn);
-        if (kAhead && more) next.load(pieces_of(query_of(task)), shift);
+        if (more) taps.fetch(offset_of(query_of(task)));
         const u32 window_slot = static_cast<u32>(first) - divide(static_cast<u32>(first), d.lanes) * ring_rows;
         const u32 window_rows = static_cast<u32>(w.bottom - w.top);
         const u32 y_shift = w.top == -1 ? kBeyond : 0;
@@ -807,7 +884,7 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) stream_kernel(
         complete = !any_lane<SHARE>(!complete);
         if (!complete && active) {
             // Some samples lie outside of the window, but perhaps inside of the image.
-            const char* numbers = pieces_of(query) + shift;
+            const char* numbers = taps.numbers(offset_of(query));
             const char* image = value + static_cast<long long>(w.image) * p.height * p.width * pixel_bytes;
             for (int k = 0; k < 9; ++k) {
                 const char* offset = numbers + 2 * k * O::kBytes;
@@ -827,11 +904,11 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) stream_kernel(
                 }
             }
         }
-        if (!kAhead && more) next.load(pieces_of(query_of(task)), shift);
         if (active) {
             char* output = static_cast<char*>(p.output) + slab_byte;
             gather.store(sums, output + static_cast<unsigned long long>(query) * static_cast<u32>(channels * V::kBytes), p.output_scale);
         }
+        taps.arrive();
     }
     let_next_start();
     reach(end, end - 1);

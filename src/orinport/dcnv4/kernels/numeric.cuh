@@ -85,6 +85,10 @@ __device__ __forceinline__ u32 opaque(u32 number) {
     asm volatile("" : "+r"(number));
     return number;
 }
+__device__ __forceinline__ const char* opaque(const char* pointer) {
+    asm volatile("" : "+l"(pointer));
+    return pointer;
+}
 /// The next kernel of the stream may be launched beside this one if it says that it waits.
 __device__ __forceinline__ void let_next_start() {
 #if __CUDA_ARCH__ >= 900
@@ -406,6 +410,30 @@ __device__ __forceinline__ void load_piece(const char* from, u32& first, u32& se
 #endif
 }
 
+/// Of one column of a 3x3 kernel, in pieces of 8 bytes: six numbers of 2 bytes from `offset` on, three from `modulations` on. A
+/// piece is read only if it holds one of them.
+__device__ __forceinline__ void load_column(const char* offset, const char* modulations, u32* places, u32* factors) {
+    const u32 shift = static_cast<u32>(reinterpret_cast<unsigned long long>(offset)) & 7u;
+    const u32 turn = static_cast<u32>(reinterpret_cast<unsigned long long>(modulations)) & 7u;
+    u32 w[6], m[4];
+    load_piece(offset - shift, w[0], w[1]);
+    load_piece(modulations - turn, m[0], m[1]);
+    load_piece(offset - shift + 8, w[2], w[3]);
+    const Vector<8> last = load_if<8>(offset - shift + 16, shift == 6u);
+    const Vector<8> more = load_if<8>(modulations - turn + 8, turn >= 4u);
+    w[4] = last.words[0];
+    m[2] = more.words[0];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) w[i] = shift & 4u ? w[i + 1] : w[i];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) m[i] = turn & 4u ? m[i + 1] : m[i];
+    const u32 selector = shift & 2u ? 0x5432u : 0x3210u, other = turn & 2u ? 0x5432u : 0x3210u;
+#pragma unroll
+    for (int i = 0; i < 3; ++i) places[i] = __byte_perm(w[i], w[i + 1], selector);
+    factors[0] = __byte_perm(m[0], m[1], other);
+    factors[1] = __byte_perm(m[1], m[1], other);
+}
+
 /// A tap of a 3x3 kernel: its place in the kernel and its three numbers as they were read.
 template <class O>
 struct Tap {
@@ -453,6 +481,13 @@ struct NineTaps {
 #pragma unroll
             for (int i = 0; i < 14; ++i) words[i] = __byte_perm(words[i], words[i + 1], selector);
         }
+    }
+    /// Read the group whose first number is at `from`, in shared memory; of 4 bytes each.
+    __device__ __forceinline__ void read_shared(const char* from) {
+        static_assert(!kPairs, "pairs lie at odd addresses");
+#pragma unroll
+        for (int i = 0; i < 27; ++i) words[i] = reinterpret_cast<const u32*>(from)[i];
+        words[27] = 0u;
     }
     __device__ __forceinline__ float dx(int tap) const { return O::get(words, 2 * tap); }
     __device__ __forceinline__ float dy(int tap) const { return O::get(words, 2 * tap + 1); }

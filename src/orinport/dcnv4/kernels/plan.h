@@ -126,7 +126,7 @@ constexpr Measured kMeasured[] = {
     {2, 25, 40, 128, 1, 6},
     {2, 25, 40, 256, 1, 4},
     {4, 56, 56, 64, 64, 24},
-    {4, 28, 28, 128, 64, 24},
+    {4, 28, 28, 128, 64, 28},
     {4, 14, 14, 256, 64, 9},
     {4, 7, 7, 512, 128, 29},
     {4, 7, 7, 512, 64, 10},
@@ -144,6 +144,21 @@ inline bool vector_fits(const Params& p, int type, int bytes) {
 /// Whether the rows of offset_mask can be read in pieces of 8 bytes.
 inline bool pieces_fit(const Params& p, int offset) {
     return p.offset_stride * bytes_of(offset) % 8 == 0 && reinterpret_cast<uintptr_t>(p.offset_mask) % 8 == 0;
+}
+
+/// Bytes of a row in shared memory that holds the numbers of all groups of a slab, wherever in 16 bytes they begin; an odd
+/// multiple of 16, so that the rows of neighbouring pixels lie in different banks. None for numbers of 2 bytes.
+inline int offset_row(const Params& p, int value, int offset) {
+    if (offset != kF32) return 0;
+    const int slab = 128 / bytes_of(value), group = p.group_channels;
+    const int most = slab % group == 0 ? slab / group : group % slab == 0 ? 1 : (slab + group - 2) / group + 1;
+    const int pieces = (std::min(most, p.groups) * 27 * 4 + 27) / 16;
+    return (pieces | 1) * 16;
+}
+
+/// Whether such rows can be copied 16 bytes at a time.
+inline bool rows_fit(const Params& p, int offset) {
+    return offset != kF32 || (p.offset_stride % 4 == 0 && reinterpret_cast<uintptr_t>(p.offset_mask) % 16 == 0);
 }
 
 /// The kernel's unrolled form for 3x3 kernels can be used.
@@ -214,7 +229,7 @@ inline bool plan(const Params& p, int value, int offset, const Configuration& c,
     // Slabs of 128 bytes; taps must lie in rising order, and sizes fit 32 bits.
     const int row_bytes = channels_of(p) * size;
     if (c.threads > 384 && limits.shared_bytes < kHopperSharedBytes) return false;
-    if (!unrolled(p, offset) || c.split > 1 || bytes < 16 || p.offset_scale < 0.0F || wide(p, value)) return false;
+    if (!unrolled(p, offset) || !rows_fit(p, offset) || c.split > 1 || bytes < 16 || p.offset_scale < 0.0F || wide(p, value)) return false;
     if (queries * std::max(8, p.offset_stride * bytes_of(offset)) * c.images >= limit) return false;
     if (value != kF32 && bytes > 32) return false;
     if (value == kI8 && bytes > 16) return false;
@@ -222,16 +237,19 @@ inline bool plan(const Params& p, int value, int offset, const Configuration& c,
     d.slabs = divisor(slabs);
     l.block_x = c.threads;
     l.block_y = 1;
+    d.offset_row = offset_row(p, value, offset);
+    const int offset_bytes = (c.kernel == kStream ? c.threads - 32 : c.threads) * bytes / 128 * d.offset_row;
     if (c.kernel == kWhole) {
         const int64_t slots = int64_t{p.height + 2} * (p.width + 1) + 2;
         const int images = c.images < p.batch ? c.images : p.batch;
         const int64_t units = slabs * ceil_div(p.batch, images);
-        const int64_t shared = slots * images * c.buffers * 128;
+        const int64_t offset_start = slots * images * c.buffers * 128, shared = offset_start + offset_bytes;
         if (shared > limits.shared_bytes || units >= limit) return false;
         d.slots = divisor(static_cast<unsigned>(slots));
         d.queries = divisor(static_cast<unsigned>(queries));
         d.pitch = divisor(p.width + 1);
         d.columns = divisor(p.out_width);
+        d.offset_start = static_cast<int>(offset_start);
         d.images = images;
         d.buffers = c.buffers;
         d.units = static_cast<unsigned>(units);
@@ -273,7 +291,7 @@ inline bool plan(const Params& p, int value, int offset, const Configuration& c,
         const int64_t rows_at_once = ceil_div(32 * bytes / 128 - 1, columns) + 1;
         const int64_t at_once = (rows_at_once - 1) * advance + window;
         const int64_t needed = (run - 1) * advance + window;
-        const int64_t fits = (limits.shared_bytes - kStreamBytes) / (pitch * 128) - 2;
+        const int64_t fits = (limits.shared_bytes - kStreamBytes - offset_bytes) / (pitch * 128) - 2;
         const int64_t ring = std::min(std::min(fits, needed), int64_t{kRingRows});
         const int64_t group = ceil_div(std::max(ring, int64_t{1}), 13);  // of rows that are given back; there are 16 barriers
         if (ring < std::min(needed, at_once + group)) return false;
@@ -291,7 +309,8 @@ inline bool plan(const Params& p, int value, int offset, const Configuration& c,
         d.halo = c.halo;
         l.grid_x = static_cast<unsigned>(ceil_div(all_rows, run) * tiles);
         l.grid_y = 1;
-        l.shared_bytes = static_cast<int>((ring + 2) * pitch * 128) + kStreamBytes;
+        d.offset_start = static_cast<int>((ring + 2) * pitch * 128) + kStreamBytes;
+        l.shared_bytes = d.offset_start + offset_bytes;
         *launch = l;
         return true;
     }
@@ -299,7 +318,7 @@ inline bool plan(const Params& p, int value, int offset, const Configuration& c,
     const int steps_rows = 2 * step < rows ? 2 * step : rows;
     int64_t ring = span(steps_rows, p.stride_h, p.kernel_h, p.dilation_h);
     if (ring > p.height + 2) ring = p.height + 2;
-    const int64_t shared = (ring * pitch + 2) * 128;
+    const int64_t offset_start = (ring * pitch + 2) * 128, shared = offset_start + offset_bytes;
     if (p.batch > 65535 || shared > limits.shared_bytes) return false;
     const int64_t column_tiles = ceil_div(p.out_width, columns), row_tiles = ceil_div(p.out_height, rows);
     if (column_tiles * row_tiles * slabs >= limit) return false;
@@ -311,6 +330,7 @@ inline bool plan(const Params& p, int value, int offset, const Configuration& c,
     d.step_rows = step;
     d.ring_rows = static_cast<int>(ring);
     d.halo = c.halo;
+    d.offset_start = static_cast<int>(offset_start);
     l.grid_x = static_cast<unsigned>(column_tiles * row_tiles * slabs);
     l.grid_y = p.batch;
     l.shared_bytes = static_cast<int>(shared);

@@ -55,6 +55,8 @@ struct Division {
     int halo;                     // rows and columns staged on each side beyond the undisturbed samples
     int images;                   // whole image: images of a unit
     int buffers;                  // whole image: 2 if the next unit is staged while one is computed
+    int offset_start;             // tile: byte of shared memory at which rows of offsets begin
+    int offset_row;               // tile: bytes of one of them
     unsigned units;               // whole image: slabs * groups of images
     int zero;                     // 0
     long long value_image, offset_image, output_image;  // direct: bytes of an image

@@ -7,8 +7,8 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from orinport.targets.toml import read_toml
 from orinport.targets.version import Version
+from orinport.toml import read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
