@@ -115,8 +115,13 @@ def test_an_interrupted_calibration_goes_on_to_the_same_scales(
         calibrate(model, data, options=options, progress=interrupt)
     assert (tmp_path / "state").exists()
     run: list[int] = []
-    original = room._run
-    monkeypatch.setattr(room, "_run", lambda shard, *more: run.append(shard.start) or original(shard, *more))
+    original = room._in_threads
+
+    def in_threads(shards: list[Any], *more: Any) -> Any:
+        run.extend(shard.start for shard in shards)
+        return original(shards, *more)
+
+    monkeypatch.setattr(room, "_in_threads", in_threads)
     assert values(calibrate(model, data, options=options)) == whole
     assert run == [6, 8]
     assert not (tmp_path / "state").exists()

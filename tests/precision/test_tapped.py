@@ -49,16 +49,19 @@ def run_tap(
     other: np.ndarray | None = None,
     activation: int = 0,
     limits: tuple[float, float] = (0.0, 0.0),
+    every: int = 1,
+    sample: int = 0,
 ) -> tuple[np.ndarray, list[tuple[Histogram, Histogram]]]:
     """What the operator makes of memory, and what it has counted of x, scaled, summed and clipped."""
     functions = tapping()
     assert functions is not None
     out = np.full_like(x, 77)
     slots = [0, -1 if scale is None else 1, -1 if other is None else 2, 3 if activation == 2 else -1]
-    numbers = np.array([*slots, activation, channels, block], np.int64)
+    numbers = np.array([*slots, activation, channels, block, every], np.int64)
     at = [None if array is None else array.ctypes.data for array in (x, scale, bias, other, out)]
     spatial = int(np.prod(x.shape[2:])) if block == 0 else int(np.prod(x.shape[2:-1]))
     with Taps(functions, 4) as taps:
+        taps.begin(sample)
         functions.run(numbers.ctypes.data, ctypes.c_float(limits[0]), ctypes.c_float(limits[1]), *at, x.size, spatial)
         return out, [taps.drain(slot) for slot in range(4)]
 
@@ -130,6 +133,28 @@ def test_chains_in_any_layout_count_no_padding(block: int, channels: int, activa
         assert same(ours, magnitudes)
         assert same(rectified, theirs)
         assert ours.seen == tensor.size
+
+
+@pytest.mark.parametrize("blocked", [False, True])
+def test_of_large_tensors_evenly_spread_blocks_are_counted_and_extremes_are_those_of_all(blocked: bool) -> None:
+    """Over as many samples as one block is counted in, each block is counted once."""
+    rng = np.random.default_rng(0)
+    shape = (1, 2, 40, 40, 16) if blocked else (1, 2, 160, 160)
+    x = rng.standard_normal(shape).astype(np.float32)
+    x.reshape(-1)[[5000, 40000]] = 9, -8
+    scale, bias = rng.standard_normal(32 if blocked else 2).astype(np.float32), np.zeros(32, np.float32)
+    every = 3
+    layout = {"channels": 32, "block": 16} if blocked else {"channels": 2}
+    _, whole = run_tap(x, scale=scale, bias=bias, **layout)
+    merged = [Histogram(), Histogram()]
+    for sample in range(every):
+        _, found = run_tap(x, scale=scale, bias=bias, every=every, sample=sample, **layout)
+        for into, (ours, _), (all_of_them, _) in zip(merged, found, whole, strict=False):
+            assert (ours.low, ours.high, ours.seen) == (all_of_them.low, all_of_them.high, x.size)
+            assert ours.counts.sum() == pytest.approx(x.size / every, rel=0.1)
+            into.merge(ours)
+    for into, (all_of_them, _) in zip(merged, whole, strict=False):
+        np.testing.assert_array_equal(into.counts, all_of_them.counts)
 
 
 # ---------------------------------------------------------------------------------------------- networks
@@ -215,13 +240,13 @@ def data(tmp_path: Path) -> Path:
 def optimised(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """First samples of the shards that were counted inside ONNX Runtime."""
     runs: list[int] = []
-    original = room._count
+    original = room._in_threads
 
-    def count(network: Any, shard: Any, left: Any) -> Any:
-        runs.append(shard.start)
-        return original(network, shard, left)
+    def in_threads(shards: Any, *more: Any) -> Any:
+        runs.extend(shard.start for shard in shards if shard.shapes)
+        return original(shards, *more)
 
-    monkeypatch.setattr(room, "_count", count)
+    monkeypatch.setattr(room, "_in_threads", in_threads)
     return runs
 
 
@@ -230,7 +255,7 @@ def test_scales_are_those_of_the_network_as_written_within_a_bin(
     channels: int, data: Path, optimised: list[int]
 ) -> None:
     model = load(residual(channels, np.random.default_rng(channels)))
-    fast = collect(model, data)
+    fast = collect(model, data, options=CalibrationOptions(counted=0))
     assert optimised
     plain = collect(model, data, options=AS_WRITTEN)
     assert set(fast.histograms) == set(plain.histograms) == set(watched(model))
@@ -271,6 +296,23 @@ def test_division_does_not_change_the_histograms(data: Path, options: Calibratio
 
 class StopError(Exception):
     """Ends a calibration in the middle."""
+
+
+def test_a_limit_changes_percentiles_by_little_and_extremes_not_at_all(data: Path, optimised: list[int]) -> None:
+    model = load(residual(96, np.random.default_rng(1)))
+    whole = collect(model, data, options=CalibrationOptions(counted=0))
+    part = collect(model, data, options=CalibrationOptions(counted=9000))
+    divided = collect(model, data, options=CalibrationOptions(counted=9000, shard=2, jobs=2))
+    assert optimised
+    fewer = 0
+    for name, histogram in part.histograms.items():
+        other = whole.histograms[name]
+        assert (histogram.low, histogram.high, histogram.seen) == (other.low, other.high, other.seen), name
+        fewer += histogram.counts.sum() < other.counts.sum()
+        ranges = [find_range(each, "percentile", percentile=99.0) for each in (histogram, other)]
+        assert ranges[0] == pytest.approx(ranges[1], rel=0.1), name
+        assert same(histogram, divided.histograms[name]), name
+    assert fewer > 2
 
 
 def test_an_interrupted_calibration_goes_on_to_the_same_histograms(

@@ -20,7 +20,7 @@ from orinport.precision.watch import loops
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BINS", "Histogram"]
+__all__ = ["BINS", "Histogram", "spread"]
 
 BINS = 8192
 """Between 4097 and 8192 of them are in use, because the largest magnitude is at least half of `2**exponent`."""
@@ -69,7 +69,7 @@ class Histogram:
         values = np.ascontiguousarray(array).reshape(-1).astype(np.float32, copy=False)
         if not values.size:
             return
-        first, step = _spread(values.size, sample, limit)
+        first, step = spread(values.size, sample, limit)
         compiled = loops()
         found = None if compiled is None else compiled.extremes(values, first, step)
         if found is not None:
@@ -94,7 +94,7 @@ class Histogram:
                 self.seen += seen
                 return
             low, high = float(values.min()), float(values.max())
-        first, step = _spread(values.size, sample, limit)
+        first, step = spread(values.size, sample, limit)
         self._take(seen, low, high, values[first::step])
 
     def _take(self, seen: int, low: float, high: float, counted: NDArray[np.float32]) -> None:
@@ -154,7 +154,7 @@ class Histogram:
         return bins[: -(-self.used // factor)]
 
 
-def _spread(size: int, sample: int, limit: int) -> tuple[int, int]:
+def spread(size: int, sample: int, limit: int) -> tuple[int, int]:
     """First and step of about `limit` of `size` values, evenly spread; where they begin depends on `sample`."""
     if not limit or size <= limit:
         return 0, 1

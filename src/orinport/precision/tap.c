@@ -31,6 +31,7 @@ struct slot {
 const int64_t tap_slot_bytes = sizeof(struct slot);
 
 static _Thread_local struct slot *bound;
+static _Thread_local int64_t sample;
 
 void tap_close(struct slot *slots)
 {
@@ -41,6 +42,12 @@ void tap_close(struct slot *slots)
 void tap_bind(struct slot *slots)
 {
     bound = slots;
+}
+
+/* The number of the sample that this thread runs next: it shifts which blocks of large tensors are counted. */
+void tap_sample(int64_t number)
+{
+    sample = number;
 }
 
 static void fold(struct part *part, int exponent)
@@ -105,13 +112,15 @@ static void count_tiny(struct slot *slot, const float *values, int count)
     }
 }
 
-/* Counts at most BLOCK values, all of which are finite, between `low` and `high`. */
-static void count_finite(struct slot *slot, const float *values, int count, float low, float high)
+/* Counts at most BLOCK values, all of which are finite, between `low` and `high`; only these two if not `all`. */
+static void count_finite(struct slot *slot, const float *values, int count, float low, float high, int all)
 {
     slot->low = low < slot->low ? low : slot->low;
     slot->high = high > slot->high ? high : slot->high;
     reach(slot->part, high);
     reach(slot->part + 1, -low);
+    if (!all)
+        return;
     for (int sign = 0; sign < 2; sign++)
         if (slot->part[sign].exponent != EMPTY && slot->part[sign].exponent < SMALL_EXPONENT) {
             count_tiny(slot, values, count);
@@ -129,17 +138,38 @@ static void count_finite(struct slot *slot, const float *values, int count, floa
         counts[bins[i]]++;
 }
 
-static void count(struct slot *slot, const float *values, int count)
+/* Whether a magnitude falls into one of the bins there are. */
+static int fits(const struct part *part, float magnitude)
 {
+    return magnitude <= 0.0f || (part->exponent >= SMALL_EXPONENT && magnitude * part->factor < (float)BINS);
+}
+
+static void count(struct slot *slot, const float *values, int count, int all)
+{
+    /* Bins and extremes in one go, in the hope that the bins reach far enough, as they nearly always do. */
     int32_t least = INT32_MAX, most = INT32_MIN;
+    float above = slot->part[0].factor, below = slot->part[1].factor;
+    uint32_t bins[BLOCK];
     for (int i = 0; i < count; i++) {
-        int32_t key = ordered(bits_of(values[i]));
+        int32_t bits = bits_of(values[i]), key = ordered(bits), sign = bits >> 31;
         least = key < least ? key : least;
         most = key > most ? key : most;
+        float place = fabsf(values[i]) * (sign ? below : above);
+        place = place < (float)(BINS - 1) ? place : (float)(BINS - 1);
+        bins[i] = (uint32_t)(int32_t)place + (uint32_t)(sign & (int32_t)(sizeof(struct part) / 4));
     }
     slot->seen += count;
     if (most <= 0x7f7fffff && least >= ~0x7f7fffff) {
-        count_finite(slot, values, count, number(least) + 0.0f, number(most) + 0.0f);
+        float low = number(least) + 0.0f, high = number(most) + 0.0f;
+        if (!all || !fits(slot->part, high) || !fits(slot->part + 1, -low)) {
+            count_finite(slot, values, count, low, high, all);
+            return;
+        }
+        slot->low = low < slot->low ? low : slot->low;
+        slot->high = high > slot->high ? high : slot->high;
+        uint32_t *counts = slot->part[0].counts;
+        for (int i = 0; i < count; i++)
+            counts[bins[i]]++;
         return;
     }
     float finite[BLOCK], low = INFINITY, high = -INFINITY;
@@ -155,7 +185,7 @@ static void count(struct slot *slot, const float *values, int count)
         finite[kept++] = values[i];
     }
     if (kept)
-        count_finite(slot, finite, kept, low + 0.0f, high + 0.0f);
+        count_finite(slot, finite, kept, low + 0.0f, high + 0.0f, all);
 }
 
 static void clear(struct slot *slot)
@@ -209,6 +239,7 @@ struct chain {
     const void *const *api;
     int64_t first, scaled, summed, clipped; /* slots; -1 for a step that is not taken */
     int64_t activation, channels, block;    /* block 0: channels one after the other */
+    int64_t every;                          /* of so many blocks one is counted; extremes are those of all */
     float least, most;
 };
 
@@ -217,9 +248,18 @@ struct source {
     float *out;
 };
 
+/* Whether the next block is counted, `left` being the number of those to leave out before. */
+static int counted(const struct chain *chain, int64_t *left)
+{
+    int all = *left == 0;
+    *left = all ? chain->every - 1 : *left - 1;
+    return all;
+}
+
 /* The `length` values of the chain at `from`, all of channel `channel` or, in the blocked layout, of a block of them from
-   there on, whose `valid` first are no padding (0: all). */
-static void step(const struct chain *chain, const struct source *at, int64_t from, int length, int64_t channel, int valid)
+   there on, whose `valid` first are no padding (0: all). Counted if `all`, else looked at for the extremes. */
+static void step(
+    const struct chain *chain, const struct source *at, int64_t from, int length, int64_t channel, int valid, int all)
 {
     float held[2][BLOCK], packed[BLOCK];
     const float *now = at->x + from;
@@ -237,7 +277,7 @@ static void step(const struct chain *chain, const struct source *at, int64_t fro
                         packed[number++] = now[i + lane];                                                              \
                 values = packed;                                                                                       \
             }                                                                                                          \
-            count(slots + (slot_number), values, number);                                                              \
+            count(slots + (slot_number), values, number, all);                                                         \
         }                                                                                                              \
     } while (0)
 
@@ -291,9 +331,10 @@ static void step(const struct chain *chain, const struct source *at, int64_t fro
 
 static void run(const struct chain *chain, const struct source *at, int64_t total, int64_t spatial)
 {
+    int64_t left = sample * 7919 % chain->every;
     if (chain->channels <= 0 || (!chain->block && chain->scaled < 0)) { /* no step asks for the channel */
         for (int64_t from = 0; from < total; from += BLOCK)
-            step(chain, at, from, (int)(total - from < BLOCK ? total - from : BLOCK), 0, 0);
+            step(chain, at, from, (int)(total - from < BLOCK ? total - from : BLOCK), 0, 0, counted(chain, &left));
         return;
     }
     int64_t width = chain->block ? chain->block : 1;
@@ -302,7 +343,9 @@ static void run(const struct chain *chain, const struct source *at, int64_t tota
     for (int64_t start = 0, group = 0; start < total; start += span, group = (group + 1) % groups) {
         int valid = group == groups - 1 ? (int)rest : 0;
         for (int64_t from = 0; from < span; from += BLOCK)
-            step(chain, at, start + from, (int)(span - from < BLOCK ? span - from : BLOCK), group * width, valid);
+            step(
+                chain, at, start + from, (int)(span - from < BLOCK ? span - from : BLOCK), group * width, valid,
+                counted(chain, &left));
     }
 }
 
@@ -312,7 +355,7 @@ void tap_run(
     const float *other, float *out, int64_t total, int64_t spatial)
 {
     struct chain chain = {
-        NULL, numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], least, most};
+        NULL, numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], numbers[7], least, most};
     struct source source = {x, scale, bias, other, out};
     run(&chain, &source, total, spatial);
 }
@@ -377,6 +420,9 @@ static void *create(const struct operator *op, const void *const *api, const voi
     whole(info, "activation", &chain->activation);
     whole(info, "channels", &chain->channels);
     whole(info, "block", &chain->block);
+    whole(info, "every", &chain->every);
+    if (chain->every < 1)
+        chain->every = 1;
     real(info, "least", &chain->least);
     real(info, "most", &chain->most);
     return chain;

@@ -35,15 +35,17 @@ class Tapping:
         library = ctypes.CDLL(str(path))
         self.path = path
         pointer, integer = ctypes.c_void_p, ctypes.c_int64
-        self.open, self.close, self.bind, self.drain = (
+        self.open, self.close, self.bind, self.sample, self.drain = (
             library.tap_open,
             library.tap_close,
             library.tap_bind,
+            library.tap_sample,
             library.tap_drain,
         )
         self.open.argtypes, self.open.restype = [integer], pointer
         self.close.argtypes, self.close.restype = [pointer], None
         self.bind.argtypes, self.bind.restype = [pointer], None
+        self.sample.argtypes, self.sample.restype = [integer], None
         self.drain.argtypes, self.drain.restype = [pointer, pointer, pointer, pointer], None
         self.run = library.tap_run
         real = ctypes.c_float
@@ -73,6 +75,10 @@ class Taps:
         memory, self._memory = self._memory, None
         if memory:
             self._functions.close(memory)
+
+    def begin(self, sample: int) -> None:
+        """The number of the sample that this thread runs next, which shifts what of large tensors is counted."""
+        self._functions.sample(sample)
 
     def drain(self, slot: int) -> tuple[Histogram, Histogram]:
         """What was counted of a tensor since the last time, and the ReLU of it."""

@@ -15,6 +15,7 @@ import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from orinport.model.runtime import open_session
+from orinport.precision.histogram import spread
 from orinport.precision.tap import DOMAIN
 
 if TYPE_CHECKING:
@@ -80,9 +82,12 @@ class _Chain:
     """Positions of the nodes that the tap replaces."""
 
 
-def tapped(source: str | bytes, names: Mapping[str, tuple[int, ...]], threads: int, folder: Path) -> Tapped:
+def tapped(
+    source: str | bytes, names: Mapping[str, tuple[int, ...]], threads: int, folder: Path, *, limit: int = 0
+) -> Tapped:
     """The network, whose outputs are at least `names` (with their shapes), tapped; its files go to `folder`.
 
+    Of a tensor of more than `limit` elements about so many are counted, in evenly spread blocks; all, if it is 0.
     `source` is a file, whose folder must be writable, or what would stand in one that holds all weights. Raises
     UntappableError if that is not possible, and whatever ONNX Runtime raises.
     """
@@ -100,7 +105,7 @@ def tapped(source: str | bytes, names: Mapping[str, tuple[int, ...]], threads: i
             source = str(given)
         del content
         open_session(source, threads=threads, optimised_to=path, without=_EQUAL if clips else ())
-    return _Tapper(path, names, clips).result(folder / "tapped.onnx")
+    return _Tapper(path, names, clips, limit).result(folder / "tapped.onnx")
 
 
 def _disguised(content: bytes, names: Mapping[str, tuple[int, ...]]) -> tuple[bytes, dict[str, tuple[float, float]]]:
@@ -142,7 +147,9 @@ class _Tapper:
         optimised: Path,
         names: Mapping[str, tuple[int, ...]],
         clips: Mapping[str, tuple[float, float]],
+        limit: int,
     ) -> None:
+        self.limit = limit
         model = onnx.load_from_string(optimised.read_bytes())
         self.model, self.names, self.clips, self.folder = model, names, clips, optimised.parent
         self.nodes = list(model.graph.node)
@@ -400,6 +407,7 @@ class _Tapper:
             activation=chain.activation,
             channels=chain.channels,
             block=chain.block,
+            every=spread(prod(self.names[self.layouts[chain.start][0]]), 0, self.limit)[1],
         )
         # Infinities do not survive in all readers of text, but do in binary.
         node.attribute.extend([helper.make_attribute("least", chain.least), helper.make_attribute("most", chain.most)])
