@@ -193,12 +193,13 @@ def test_the_command_says_that_tensorrt_is_missing(monkeypatch, tmp_path):
         plugin_build(output=tmp_path)
 
 
-def test_the_command_writes_cases_without_a_build(monkeypatch, tmp_path):
+def test_the_command_writes_cases_without_a_build(monkeypatch, tmp_path, capsys):
     from orinport.cli.dcnv4_plugin import plugin_test
 
     asked = []
     monkeypatch.setattr(
-        "orinport.dcnv4.plugin_cases.write_cases", lambda folder, **options: asked.append((folder, options))
+        "orinport.dcnv4.plugin_cases.write_cases", lambda folder, **options: asked.append((folder, options)) or 7
     )
     assert plugin_test(output=tmp_path / "nothing", write_cases=tmp_path / "cases", full=True, seed=4) == 0
     assert asked == [(tmp_path / "cases", {"full": True, "seed": 4})]
+    assert capsys.readouterr().out == f"{tmp_path / 'cases' / 'cases.txt'}: 7 cases\n"

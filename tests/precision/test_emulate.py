@@ -15,7 +15,7 @@ from builders import network, node, random_feeds, run_onnx
 from orinport.errors import OrinportError
 from orinport.model.load import load
 from orinport.precision import nvdla_arithmetic as nvdla
-from orinport.precision.emulate import Arithmetic, Emulated, emulate
+from orinport.precision.emulate import Arithmetic, Emulated, Shown, emulate
 from orinport.precision.emulate_measure import Runner
 from orinport.precision.nvdla_arithmetic import Multiplier
 from orinport.precision.scales import Origin, Scale, Scales
@@ -286,6 +286,20 @@ def test_fp16_overflows_to_infinity() -> None:
     proto = network([node("Add", ["x", "x"], "y")], {"x": x.shape}, ["y"])
     found = run(emulated(proto, Scales({}), {"Add_y": Arithmetic.FP16}), {"x": x})
     assert found["y"].tolist() == [[np.inf, 2.0]]
+
+
+def test_figures_of_values_that_the_emulation_breaks_say_so() -> None:
+    from orinport.precision import emulate_measure as room
+    from orinport.report.emulate import _figures
+
+    found = Emulated(ir.Model(ir.Graph([], [], nodes=[], name="empty"), ir_version=8), {"y": Shown("y", None)}, {})
+    wanted = np.array([1e5, 2.0, -3.0], np.float32)
+    whole, part = room._Sums(), room._Sums()
+    whole.add(wanted, np.array([np.inf, np.nan, -np.inf], np.float32), np.inf)
+    part.add(wanted, np.array([np.inf, 2.0, -3.5], np.float32), np.inf)
+    told = [_figures(room._row("y", None, found, sums)) for sums in (whole, part)]
+    assert told[0] == "SNR -inf dB, 3 values finite in fp32 alone"
+    assert "largest difference 0.5 of the others, 1 value finite in fp32 alone" in told[1]
 
 
 def test_a_layer_without_a_scale_is_computed_in_fp16_and_one_off_the_dla_in_fp32() -> None:

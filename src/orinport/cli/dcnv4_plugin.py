@@ -89,7 +89,8 @@ def plugin_test(
     from orinport.dcnv4.plugin_cases import write_cases as write
 
     if write_cases is not None:
-        write(write_cases, full=full, seed=seed)
+        number = write(write_cases, full=full, seed=seed)
+        print(f"{write_cases / 'cases.txt'}: {number} cases")
         return 0
     plan = PluginBuild(Path(), output)
     fine = True

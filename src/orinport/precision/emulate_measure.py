@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
-from math import inf, log10, sqrt
+from math import inf, log10, nan, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,10 +49,11 @@ class TensorRow:
     snr_db: float
     """inf where both are equal, -inf where FP32 gives only zeros and the emulation does not."""
     cosine: float
+    """Of the values that are finite in both; NaN where all others are `broken`."""
     largest: float
     """Largest magnitude in FP32."""
     max_abs: float
-    """Largest difference."""
+    """Largest difference of values that are finite in both; NaN where all others are `broken`."""
     saturated: float
     """Share of values beyond the range (INT8) or beyond 65504 (FP16)."""
     vanished: float
@@ -162,7 +163,7 @@ class _Sums:
 
     def __init__(self) -> None:
         self.signal = self.noise = self.dot = self.power = self.largest = self.max_abs = 0.0
-        self.count = self.saturated = self.vanished = self.nonfinite = self.broken = 0
+        self.count = self.compared = self.saturated = self.vanished = self.nonfinite = self.broken = 0
 
     def add(self, wanted: NDArray[Any], had: NDArray[Any], bound: float) -> None:
         finite = np.isfinite(wanted)
@@ -175,6 +176,7 @@ class _Sums:
         self.largest = max(self.largest, float(whole.max(initial=0.0)))
         r, e = wanted[valid].astype(np.float64), had[valid].astype(np.float64)
         gap = r - e
+        self.compared += r.size
         self.signal += float(r @ r)
         self.noise += float(gap @ gap)
         self.dot += float(r @ e)
@@ -188,15 +190,16 @@ def _row(name: str, node: ir.Node | None, found: Emulated, sums: _Sums) -> Tenso
     count = max(sums.count, 1)
     norm = sqrt(sums.signal) * sqrt(sums.power)
     same = sums.signal == sums.power == 0
+    nothing = sums.broken and not sums.compared
     return TensorRow(
         name,
         "" if node is None else display_name(node),
         Arithmetic.FP32 if node is None else _kind(found, node),
         None if shown.scale is None else shown.scale * LEVELS,
         _decibels(sums.signal, inf if sums.broken else sums.noise),
-        1.0 if same else (sums.dot / norm if norm else 0.0),
+        nan if nothing else 1.0 if same else (sums.dot / norm if norm else 0.0),
         sums.largest,
-        sums.max_abs,
+        nan if nothing else sums.max_abs,
         sums.saturated / count,
         sums.vanished / count,
         sums.nonfinite,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from orinport.report.json import SCHEMA_VERSION, finding_document
@@ -60,7 +61,10 @@ def emulation_text(report: EmulationReport, style: Style = PLAIN) -> str:
 
 
 def _figures(row: TensorRow) -> str:
-    parts = [f"SNR {row.snr_db:.1f} dB", f"cosine {row.cosine:.6f}", f"largest difference {row.max_abs:.3g}"]
+    rest = " of the others" if row.broken else ""
+    parts = [f"SNR {row.snr_db:.1f} dB"]
+    if not isnan(row.cosine):
+        parts += [f"cosine {row.cosine:.6f}{rest}", f"largest difference {row.max_abs:.3g}{rest}"]
     if row.saturated:
         parts.append(f"{_share(row.saturated)} beyond its range")
     if row.vanished >= _TOLD:
