@@ -239,6 +239,26 @@ def test_arrays_that_cannot_be_made(tmp_path: Path) -> None:
         opened(tmp_path / "a.npz")
 
 
+def test_pictures_are_turned_upright(pictures: Path) -> None:
+    from PIL import Image
+
+    pixels = np.random.default_rng(2).integers(0, 256, (8, 4), np.uint8)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned clockwise
+    Image.fromarray(pixels).save(pictures / "turned.png", exif=exif)
+    found = Preprocessing(color="L", divide=1.0).read(pictures / "turned.png", (1, 1, 4, 8))
+    assert np.array_equal(found[0], np.rot90(pixels, -1))
+
+
+def test_of_a_camera_s_two_pictures_the_first_is_taken(pictures: Path) -> None:
+    from PIL import Image
+
+    first, second = (Image.new("RGB", (8, 8), (grey,) * 3) for grey in (40, 200))
+    first.save(pictures / "two.jpg", format="MPO", save_all=True, append_images=[second])
+    found = Preprocessing(divide=1.0).read(pictures / "two.jpg", (1, 3, 8, 8))
+    assert np.abs(found - 40).max() <= 2
+
+
 def test_resizing(pictures: Path) -> None:
     wide = pictures / "0.png"
     shape = (1, 3, 8, 8)

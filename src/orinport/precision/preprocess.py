@@ -78,7 +78,7 @@ class Preprocessing:
         height, width = self.size(shape)
         try:
             with Image.open(path) as file:
-                if getattr(file, "n_frames", 1) > 1:
+                if getattr(file, "n_frames", 1) > 1 and file.format != "MPO":  # a camera's, the first of which is meant
                     raise OrinportError(f"The picture {str(path)!r} holds {file.n_frames} frames.", "Keep one of them.")
                 picture = self._decoded(file, Image)
         except (OSError, UnidentifiedImageError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
@@ -87,11 +87,15 @@ class Preprocessing:
         return self._numbers(pixels)
 
     def _decoded(self, file: Any, image: Any) -> Any:
-        """The picture in 8 bits: Pillow would cut off 16 bits at 255, so their upper half is taken.
+        """The picture in 8 bits, upright: Pillow would cut off 16 bits at 255, so their upper half is taken.
 
         Raises ValueError for pixels of 32 bits, whose range is not known.
         """
-        if file.mode.startswith("I;16") or (file.mode == "I" and file.format == "PNG"):
+        from PIL import ImageOps
+
+        png = file.format == "PNG"
+        file = ImageOps.exif_transpose(file)
+        if file.mode.startswith("I;16") or (file.mode == "I" and png):
             pixels = np.asarray(file).astype(np.int64) >> 8
             file = image.fromarray(pixels.astype(np.uint8))
         elif file.mode in ("I", "F"):
