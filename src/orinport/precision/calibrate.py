@@ -45,6 +45,7 @@ from orinport.precision.state import read_state, write_state
 from orinport.precision.tap import Taps, tapping
 from orinport.precision.tapped import tapped
 from orinport.rewrites.runnable import counts_padding_wrong, runnable
+from orinport.words import count
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -150,7 +151,7 @@ def scales_of(collected: Collected, *, method: str = "percentile", percentile: f
         smallest = float(np.finfo(np.float32).tiny) * 127
         tensors[name] = Scale.of_range(largest, Origin.DATA) if largest > smallest else Scale.of_range(1.0, Origin.FREE)
     spelled = f"{method} {percentile:g}" if method == "percentile" else method
-    return Scales(tensors, f"{spelled} on {collected.samples} samples", tuple(findings))
+    return Scales(tensors, f"{spelled} on {count(collected.samples, 'sample')}", tuple(findings))
 
 
 def input_specs(model: Model) -> tuple[InputSpec, ...]:
@@ -659,4 +660,6 @@ class _Keeper:
     def _words(self, now: float) -> str:
         seen = sum(stop - start for start, stop in self.done.items())
         rate = (seen - self.before) / max(now - self.started, 1e-9)
-        return f"calibrating: {seen} of {self.total} samples, {(self.total - seen) / max(rate, 1e-9):.0f} s left"
+        return (
+            f"calibrating: {seen} of {count(self.total, 'sample')}, {(self.total - seen) / max(rate, 1e-9):.0f} s left"
+        )
