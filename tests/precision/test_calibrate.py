@@ -127,6 +127,14 @@ def test_an_interrupted_calibration_goes_on_to_the_same_scales(
     assert not (tmp_path / "state").exists()
 
 
+def test_a_state_that_cannot_be_written_is_refused_before_the_work(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "open_data", lambda *_: pytest.fail("the work had begun"))
+    with pytest.raises(OrinportError, match="there is no such folder"):
+        calibrate(load(small_cnn()), data, options=CalibrationOptions(state=tmp_path / "no" / "state"))
+
+
 def test_a_state_of_other_data_is_refused(data: Path, tmp_path: Path) -> None:
     model = load(small_cnn())
     options = CalibrationOptions(shard=2, state=tmp_path / "state")

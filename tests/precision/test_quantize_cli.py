@@ -91,7 +91,7 @@ def test_what_cannot_be_written_is_refused_before_the_work(
     model: Path, data: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(model.parent)
-    monkeypatch.setattr(orinport, "quantize", lambda *_, **__: pytest.fail("the work had begun"))
+    monkeypatch.setattr("orinport.precision.calibrate.open_data", lambda *_: pytest.fail("the work had begun"))
     assert main(["quantize", str(model), "--data", str(data), *arguments]) == 2
 
 

@@ -10,8 +10,13 @@ from cyclopts import Parameter
 from orinport.errors import MissingExtraError, OrinportError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import torch
+
     from orinport.dcnv4.cuda_bench import Measurement, Problem
     from orinport.dcnv4.cuda_peers import LeftOut
+    from orinport.dcnv4.flash_internimage import Variant
 
 __all__ = ["bench"]
 
@@ -69,7 +74,6 @@ def bench(
             "Run it on a machine with a GPU and a PyTorch built for CUDA.",
         )
     from orinport.dcnv4 import cuda_bench, cuda_peers
-    from orinport.dcnv4.arguments import Geometry
     from orinport.dcnv4.cuda_compile import CudaUnavailableError, cuda_device
     from orinport.dcnv4.flash_internimage import VARIANTS, variant_name
 
@@ -82,31 +86,38 @@ def bench(
     except CudaUnavailableError as error:
         raise OrinportError(f"The kernels cannot be used: {error}.") from error
     peers, missing = ([], []) if tune else cuda_peers.find_peers(peer, peer_ptx)
-    network = VARIANTS[variant_name(variant)]
     bandwidth = cuda_bench.copy_bandwidth()
     print(f"{cuda_bench.describe(device)}; copies at {bandwidth / 1e12:.2f} TB/s; {accuracy}, {dtype}")
     for each in missing:
         print(_left_out(each))
     limit = {"float32": _FLOAT32_LIMIT, "bfloat16": _BFLOAT16_LIMIT}.get(dtype, _LIMITS[accuracy])
     wrong = 0
+    for problem in _levels(VARIANTS[variant_name(variant)], batch, size, getattr(torch, dtype)):
+        if tune:
+            ours, path = cuda_bench.tune(problem, fast=accuracy == "fast")
+            results = cuda_bench.Results(sorted(ours, key=lambda result: result.microseconds)[:5], [], [])
+        else:
+            results = cuda_bench.measure(problem, fast=accuracy == "fast", peers=peers, cold=cold)
+        wrong += sum(result.error > limit for result in results.ours)
+        print(_table(problem, results.peers + results.ours, bandwidth))
+        for each in results.left_out:
+            print("  " + _left_out(each))
+    if tune:
+        print(f"remembered in {path}")
+    return 1 if wrong else 0
+
+
+def _levels(network: Variant, batch: tuple[int, ...], size: int, dtype: torch.dtype) -> Iterator[Problem]:
+    """The operators of a network's levels, for each number of images of `size` pixels a side."""
+    from orinport.dcnv4.arguments import Geometry
+    from orinport.dcnv4.cuda_bench import Problem
+
     for images in batch:
         for level, groups in enumerate(network.groups):
             channels = network.channels * 2**level
             geometry = Geometry(groups, channels // groups, offset_scale=network.offset_scale)
             side = size // (4 * 2**level)
-            problem = cuda_bench.Problem(images, side, side, geometry, getattr(torch, dtype))
-            if tune:
-                ours, path = cuda_bench.tune(problem, fast=accuracy == "fast")
-                results = cuda_bench.Results(sorted(ours, key=lambda result: result.microseconds)[:5], [], [])
-            else:
-                results = cuda_bench.measure(problem, fast=accuracy == "fast", peers=peers, cold=cold)
-            wrong += sum(result.error > limit for result in results.ours)
-            print(_table(problem, results.peers + results.ours, bandwidth))
-            for each in results.left_out:
-                print("  " + _left_out(each))
-    if tune:
-        print(f"remembered in {path}")
-    return 1 if wrong else 0
+            yield Problem(images, side, side, geometry, dtype)
 
 
 def _table(problem: Problem, results: list[Measurement], bandwidth: float) -> str:

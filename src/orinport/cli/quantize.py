@@ -104,7 +104,6 @@ def quantize(
 
     import orinport
     from orinport.checking import as_target
-    from orinport.errors import OrinportError
     from orinport.precision.cache import scales_json
     from orinport.quantization import require_writable, write_scales
     from orinport.report.quantize import quantize_text
@@ -112,8 +111,6 @@ def quantize(
     if output is not None:
         require_not_input(output, model, scales.data, scales.scales, scales.preprocess)
         require_writable(output, as_target(target))
-    if calibration.state is not None and not calibration.state.absolute().parent.is_dir():
-        raise OrinportError(f"The state {str(calibration.state)!r} cannot be written: there is no such folder.")
     report = orinport.quantize(
         model,
         data=scales.data,

@@ -85,7 +85,8 @@ class CalibrationOptions:
     optimised: bool = True
     """Whether the network may run optimised, with elements counted inside ONNX Runtime; `min-max` never does."""
     counted: int = 0
-    """The same as `elements` where it does: fewer take less time, and move a percentile by more than a bin."""
+    """Where it does, elements of one tensor and sample that are counted, in evenly spread blocks; 0 for all. Fewer take
+    less time, and move a percentile by more than a bin."""
     megabytes: int = 384
     """Memory for watched tensors: samples run side by side as long as theirs fit; those of a sample that are larger
     are watched in several runs."""
@@ -242,6 +243,8 @@ def _require_sane(options: CalibrationOptions, fed: bool) -> None:
         raise OrinportError(
             "The workers of a dask scheduler are the processes.", "Leave --jobs out where there is --scheduler."
         )
+    if options.state is not None and not options.state.absolute().parent.is_dir():
+        raise OrinportError(f"The state {str(options.state)!r} cannot be written: there is no such folder.")
     if fed and (options.jobs > 1 or options.scheduler):
         raise OrinportError("A network whose inputs were moved is calibrated in one process.", "Leave --jobs out.")
 

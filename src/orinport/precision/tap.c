@@ -112,67 +112,61 @@ static void count_tiny(struct slot *slot, const float *values, int count)
     }
 }
 
-/* Counts at most BLOCK values, all of which are finite, between `low` and `high`; only these two if not `all`. */
-static void count_finite(struct slot *slot, const float *values, int count, float low, float high, int all)
-{
-    slot->low = low < slot->low ? low : slot->low;
-    slot->high = high > slot->high ? high : slot->high;
-    reach(slot->part, high);
-    reach(slot->part + 1, -low);
-    if (!all)
-        return;
-    for (int sign = 0; sign < 2; sign++)
-        if (slot->part[sign].exponent != EMPTY && slot->part[sign].exponent < SMALL_EXPONENT) {
-            count_tiny(slot, values, count);
-            return;
-        }
-    float above = slot->part[0].factor, below = slot->part[1].factor;
-    uint32_t bins[BLOCK];
-    for (int i = 0; i < count; i++) {
-        int32_t sign = bits_of(values[i]) >> 31;
-        float factor = sign ? below : above;
-        bins[i] = (uint32_t)(int32_t)(fabsf(values[i]) * factor) + (uint32_t)(sign & (int32_t)(sizeof(struct part) / 4));
-    }
-    uint32_t *counts = slot->part[0].counts;
-    for (int i = 0; i < count; i++)
-        counts[bins[i]]++;
-}
-
 /* Whether a magnitude falls into one of the bins there are. */
 static int fits(const struct part *part, float magnitude)
 {
     return magnitude <= 0.0f || (part->exponent >= SMALL_EXPONENT && magnitude * part->factor < (float)BINS);
 }
 
-static void count(struct slot *slot, const float *values, int count, int all)
+static int is_tiny(const struct part *part)
 {
-    /* Bins and extremes in one go, in the hope that the bins reach far enough, as they nearly always do. */
-    int32_t least = INT32_MAX, most = INT32_MIN;
-    float above = slot->part[0].factor, below = slot->part[1].factor;
+    return part->exponent != EMPTY && part->exponent < SMALL_EXPONENT;
+}
+
+/* Counts at most BLOCK values, or looks only for their extremes if not `all`; returns 0, with nothing done, if one of them
+   is not finite. Bins and extremes are found in one go, in the hope that the bins reach far enough, as they nearly always
+   do; else they are made wider and the values looked at again. */
+static int count_finite(struct slot *slot, const float *values, int count, int all)
+{
     uint32_t bins[BLOCK];
-    for (int i = 0; i < count; i++) {
-        int32_t bits = bits_of(values[i]), key = ordered(bits), sign = bits >> 31;
-        least = key < least ? key : least;
-        most = key > most ? key : most;
-        float place = fabsf(values[i]) * (sign ? below : above);
-        place = place < (float)(BINS - 1) ? place : (float)(BINS - 1);
-        bins[i] = (uint32_t)(int32_t)place + (uint32_t)(sign & (int32_t)(sizeof(struct part) / 4));
-    }
-    slot->seen += count;
-    if (most <= 0x7f7fffff && least >= ~0x7f7fffff) {
-        float low = number(least) + 0.0f, high = number(most) + 0.0f;
-        if (!all || !fits(slot->part, high) || !fits(slot->part + 1, -low)) {
-            count_finite(slot, values, count, low, high, all);
-            return;
+    for (;;) {
+        int32_t least = INT32_MAX, most = INT32_MIN;
+        float above = slot->part[0].factor, below = slot->part[1].factor;
+        for (int i = 0; i < count; i++) {
+            int32_t bits = bits_of(values[i]), key = ordered(bits), sign = bits >> 31;
+            least = key < least ? key : least;
+            most = key > most ? key : most;
+            float place = fabsf(values[i]) * (sign ? below : above);
+            place = place < (float)(BINS - 1) ? place : (float)(BINS - 1);
+            bins[i] = (uint32_t)(int32_t)place + (uint32_t)(sign & (int32_t)(sizeof(struct part) / 4));
         }
+        if (most > 0x7f7fffff || least < ~0x7f7fffff)
+            return 0;
+        float low = number(least) + 0.0f, high = number(most) + 0.0f;
         slot->low = low < slot->low ? low : slot->low;
         slot->high = high > slot->high ? high : slot->high;
-        uint32_t *counts = slot->part[0].counts;
-        for (int i = 0; i < count; i++)
-            counts[bins[i]]++;
-        return;
+        if (fits(slot->part, high) && fits(slot->part + 1, -low))
+            break;
+        reach(slot->part, high);
+        reach(slot->part + 1, -low);
+        if (is_tiny(slot->part) || is_tiny(slot->part + 1)) {
+            if (all)
+                count_tiny(slot, values, count);
+            return 1;
+        }
     }
-    float finite[BLOCK], low = INFINITY, high = -INFINITY;
+    uint32_t *counts = slot->part[0].counts;
+    for (int i = 0; all && i < count; i++)
+        counts[bins[i]]++;
+    return 1;
+}
+
+static void count(struct slot *slot, const float *values, int count, int all)
+{
+    slot->seen += count;
+    if (count_finite(slot, values, count, all))
+        return;
+    float finite[BLOCK];
     int kept = 0;
     for (int i = 0; i < count; i++) {
         if ((bits_of(values[i]) & 0x7f800000) == 0x7f800000) {
@@ -180,12 +174,10 @@ static void count(struct slot *slot, const float *values, int count, int all)
             slot->beneath += bits_of(values[i]) == (int32_t)0xff800000;
             continue;
         }
-        low = values[i] < low ? values[i] : low;
-        high = values[i] > high ? values[i] : high;
         finite[kept++] = values[i];
     }
     if (kept)
-        count_finite(slot, finite, kept, low + 0.0f, high + 0.0f, all);
+        count_finite(slot, finite, kept, all);
 }
 
 static void clear(struct slot *slot)
