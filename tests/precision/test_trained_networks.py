@@ -89,9 +89,14 @@ def test_int8_keeps_the_answer(method: str, least: float, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "least"), [("pp-ocr detection", 6.5), ("pp-ocr recognition", 6.0)])
-def test_emulated_as_the_dla_computes_it(name: str, least: float, tmp_path: Path) -> None:
-    """Every output against FP32 on pictures that calibration has not seen; `least` is an SNR in dB."""
+@pytest.mark.parametrize(
+    ("name", "method", "least"), [("pp-ocr detection", "mse", 8.0), ("pp-ocr recognition", "percentile", 6.0)]
+)
+def test_emulated_as_the_dla_computes_it(name: str, method: str, least: float, tmp_path: Path) -> None:
+    """Every output against FP32 on pictures that calibration has not seen; `least` is an SNR in dB.
+
+    Detection has 10.5 dB by `mse`, 8.6 by `min-max` and 7.1 by `percentile`, which cuts off what it needs.
+    """
     network = trained(name)
     np.save(tmp_path / "d.npy", rendered(16, network.shape, seed=0))
     np.save(tmp_path / "o.npy", rendered(2, network.shape, seed=99))
@@ -102,6 +107,7 @@ def test_emulated_as_the_dla_computes_it(name: str, least: float, tmp_path: Path
         shapes=network.shapes,
         target=TARGET,
         ties="except-products",
+        calibration=CalibrationOptions(method=method),
         output=tmp_path / "b",
     )
     given = {"data": tmp_path / "o.npy", "target": TARGET, "ties": "except-products"}
