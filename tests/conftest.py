@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+import orinport  # noqa: F401  before any test loads ONNX Runtime, whose usage events it turns off
+
 settings.register_profile(
     "orinport",
     derandomize=True,

@@ -7,6 +7,7 @@ caller can get wrong is an `OrinportError`.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from orinport.lazy import lazily
@@ -43,5 +44,9 @@ _HOME = {
     "refit": "orinport.api",
     "verify": "orinport.api",
 }
+
+# ONNX Runtime's wheels for Linux send events about their use to Microsoft (1.32.0, its Privacy.md: measured after half
+# a minute) unless this is set before it is loaded. orinport uses no network unasked; who wants them sent sets 0.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 __getattr__ = lazily(__name__, _HOME)
