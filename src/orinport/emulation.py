@@ -12,10 +12,11 @@ import numpy as np
 from orinport.errors import OrinportError
 from orinport.precision.calibrate import input_specs
 from orinport.precision.data import DataSpec, Samples, open_data
-from orinport.precision.emulate import Arithmetic, arithmetic_of, emulate
+from orinport.precision.emulate import Arithmetic, Typed, arithmetic_of, emulate
 from orinport.precision.emulate_measure import measure
 from orinport.precision.scales import Scales
 from orinport.precision.sensitivity import rank
+from orinport.precision.single import to_single
 from orinport.rewrites.edges import board_feed, moved_inputs
 from orinport.rewrites.random_inputs import random_inputs
 from orinport.rewrites.runner import NotProvableError
@@ -132,8 +133,7 @@ def emulate_model(
     progress: Callable[[str], None] | None = None,
 ) -> EmulationReport:
     """Emulate a network; see `orinport.verify`. `int8` says where scales come from, `edges` which inputs were moved."""
-    from orinport.checking import check_model
-    from orinport.quantization import quantize_model
+    from orinport.quantization import checked_as_written, quantize_model
 
     require_ratio(options.min_snr)
     if options.cases < 0:
@@ -142,6 +142,8 @@ def emulate_model(
         raise OrinportError("Random inputs are not preprocessed.", "Give --data, or leave --preprocess out.")
     if options.rank and precision is not Precision.INT8:
         raise OrinportError("Only layers in INT8 are ranked.", "Use --as dla-int8, or leave --rank out.")
+    single = to_single(model)
+    model = single.model
     scales = Scales({})
     findings: tuple[Finding, ...] = ()
     if precision is Precision.INT8:
@@ -151,18 +153,22 @@ def emulate_model(
         model, scales, findings = quantized.model, quantized.scales, quantized.findings
         report = quantized.checked
     else:
-        report = check_model(model, target, precision)
+        report = checked_as_written(model, target, precision)
     layers = tuple(row.layer for row in report.layers)
     arithmetic = arithmetic_of(layers, _on_dla(report), scales if precision is Precision.INT8 else None)
+    typed = None
+    if target.stack.strongly_typed:
+        typed = Typed(single.kept)
+        arithmetic |= {node: Arithmetic.FP32 for node in single.kept if arithmetic.get(node) is Arithmetic.FP16}
     samples, source = open_samples(
         model, edges, data=options.data, preprocess=options.preprocess, cases=options.cases, seed=options.seed
     )
     samples = list(samples)
-    found = emulate(model, arithmetic, scales)
+    found = emulate(model, arithmetic, scales, typed=typed)
     rows = measure(model, found, samples)
     ranking = None
     if options.rank and precision is Precision.INT8:
-        ranked = rank(model, layers, arithmetic, scales, samples, progress=progress)
+        ranked = rank(model, layers, arithmetic, scales, samples, typed=typed, progress=progress)
         ranking = _priced(ranked, report)
     outputs = tuple(tensor.name for tensor in model.outputs if tensor.name in found.tensors)
     kinds = list(arithmetic.values())
@@ -184,8 +190,8 @@ def emulate_model(
 
 
 def _on_dla(report: CheckReport) -> frozenset[int]:
-    """Layers that run on the DLA; with TensorRT 11, where no verdict is certain in INT8, all."""
-    everything = report.target.stack.strongly_typed and report.precision is Precision.INT8
+    """Layers that run on the DLA; with TensorRT 11, where types decide what a layer computes in anywhere, all."""
+    everything = report.target.stack.strongly_typed
     return frozenset(row.layer.index for row in report.layers if everything or row.verdict is Verdict.DLA)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -39,12 +40,13 @@ if TYPE_CHECKING:
     from orinport.results import CheckReport
     from orinport.rewrites.edges import EdgeMapping
     from orinport.rules.finding import Finding
-    from orinport.targets.target import Target
+    from orinport.targets.target import Precision, Target
 
 __all__ = [
     "Int8Options",
     "QuantizeReport",
     "cache_files",
+    "checked_as_written",
     "find_scales",
     "finish",
     "quantise",
@@ -100,12 +102,24 @@ def quantize_model(
     progress: Callable[[str], None] | None = None,
 ) -> QuantizeReport:
     """Scales of a network as it is; see `orinport.quantize`."""
-    from orinport.checking import check_model
     from orinport.targets.target import Precision
 
     model, options = without_qdq(model, options, target)
     scales = find_scales(model, model, (), options, progress=progress)
-    return finish(scales, model, check_model(model, target, Precision.INT8), options)
+    return finish(scales, model, checked_as_written(model, target, Precision.INT8), options)
+
+
+def checked_as_written(model: Model, target: Target, precision: Precision) -> CheckReport:
+    """`check` of a network in the types that the target's software wants it in: FP16 from TensorRT 11 on.
+
+    One that FP16 cannot hold, which `prepare` refuses there, is checked as it is.
+    """
+    from orinport.checking import check_model
+
+    if target.stack.strongly_typed:
+        with suppress(OrinportError):
+            model = to_half(model)[0]
+    return check_model(model, target, precision)
 
 
 def without_qdq(model: Model, options: Int8Options, target: Target) -> tuple[Model, Int8Options]:

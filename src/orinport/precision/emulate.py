@@ -15,6 +15,11 @@ in NVDLA v1's integers, so results on a board may differ where a rounding falls 
 measured. That weights have one scale an output channel is taken over from TensorRT on the GPU. What
 runs on the GPU is computed in FP32 here. A ReLU or Clip behind a convolution, fully connected layer or sum that
 nothing else reads is fused with it.
+
+From TensorRT 11 on types decide, wherever a layer runs (`Typed`): a tensor with Q/DQ is stored in INT8 whatever reads
+it, and inputs come in FP16. A pair between a convolution and its ReLU counts as the tensor's range, as in a cache:
+NVIDIA's own way of writing Q/DQ for the DLA has one there (see `explicit`), and what the DLA makes of it is not
+documented (row I13).
 """
 
 from __future__ import annotations
@@ -44,7 +49,7 @@ if TYPE_CHECKING:
     from orinport.model.model import Model
     from orinport.precision.emulate_weights import Weights
 
-__all__ = ["Arithmetic", "Emulated", "Shown", "arithmetic_of", "emulate"]
+__all__ = ["Arithmetic", "Emulated", "Shown", "Typed", "arithmetic_of", "emulate"]
 
 _OPSET = 11
 """Round, and Clip with its bounds as inputs."""
@@ -64,6 +69,14 @@ class Arithmetic(str, Enum):
     FP16 = "fp16"
     FP32 = "fp32"
     """It is not on the DLA."""
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """That the network's own types decide, and which of its edges are not in FP16."""
+
+    singles: frozenset[str] = frozenset()
+    """Inputs in FP32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +134,18 @@ def _is_int8(layer: Layer, scales: Scales) -> bool:
 
 
 def emulate(
-    model: Model, arithmetic: Mapping[str, Arithmetic], scales: Scales, *, known: dict[Any, Weights] | None = None
+    model: Model,
+    arithmetic: Mapping[str, Arithmetic],
+    scales: Scales,
+    *,
+    typed: Typed | None = None,
+    known: dict[Any, Weights] | None = None,
 ) -> Emulated:
     """The emulation of `model`; nodes that `arithmetic` does not name compute in FP32.
 
-    `known` keeps quantised weights from one emulation of the same network to the next. Raises OrinportError for
-    networks with subgraphs, in other types than FP32, and for opsets below 11.
+    `typed` is for software whose networks are strongly typed. `known` keeps quantised weights from one emulation of the
+    same network to the next. Raises OrinportError for networks with subgraphs, in other types than FP32 (see
+    `to_single`), and for opsets below 11.
     """
     if model.opset < _OPSET:
         raise OrinportError(
@@ -142,10 +161,10 @@ def emulate(
     other = next((value for node in model.graph for value in node.outputs if value.dtype in _OTHER_FLOATS), None)
     if other is not None:
         raise OrinportError(
-            f"Emulation takes networks in FP32, and {other.name!r} is {other.dtype!s}.",
+            f"Emulation takes networks in FP32 and FP16, and {other.name!r} is {other.dtype!s}.",
             "Emulate the network from before its conversion.",
         )
-    work = _Emulator(model, arithmetic, scales, {} if known is None else known)
+    work = _Emulator(model, arithmetic, scales, typed, {} if known is None else known)
     work.run()
     return Emulated(work.result(), work.shown(), dict(arithmetic))
 
@@ -179,9 +198,14 @@ class _Emulator:
     """Builds the emulation node by node, in the order of the network."""
 
     def __init__(
-        self, model: Model, arithmetic: Mapping[str, Arithmetic], scales: Scales, known: dict[Any, Weights]
+        self,
+        model: Model,
+        arithmetic: Mapping[str, Arithmetic],
+        scales: Scales,
+        typed: Typed | None,
+        known: dict[Any, Weights],
     ) -> None:
-        self.model, self.arithmetic, self.scales, self.known = model, arithmetic, scales, known
+        self.model, self.arithmetic, self.scales, self.typed, self.known = model, arithmetic, scales, typed, known
         self.nodes: list[ir.Node] = []
         self.initializers: dict[tuple[Any, ...], ir.Value] = {}
         self.held: dict[ir.Value, _Held] = {}
@@ -337,7 +361,11 @@ class _Emulator:
         for value in self.model.graph.inputs:
             given = ir.Value(name=value.name, shape=value.shape, type=value.type)
             self.inputs.append(given)
-            self.held[value] = _Held(floats=given)
+            half = self.typed is not None and value.name not in self.typed.singles
+            if half and value.dtype == ir.DataType.FLOAT:
+                self.held[value] = _Held(floats=self._to_half(given), half=True)
+            else:
+                self.held[value] = _Held(floats=given)
             self._store(value)
         for node in self.model.graph:
             if node in self._fused or all(self.model.is_constant(value) for value in node.outputs):
@@ -378,14 +406,14 @@ class _Emulator:
             if kind is Arithmetic.INT8 and self._scale(value) is not None:
                 self.integers(value)
                 held.floats = None
-            elif half:
+            elif half or self.typed is not None:
                 self._store(value)
 
     def _store(self, value: ir.Value) -> None:
         """A tensor that INT8 layers read is stored in INT8, whatever made it; other readers get what is stored."""
         if value.dtype != ir.DataType.FLOAT or self._scale(value) is None:
             return
-        if any(self._kind(use.node) is Arithmetic.INT8 for use in value.uses()):
+        if self.typed is not None or any(self._kind(use.node) is Arithmetic.INT8 for use in value.uses()):
             self.integers(value)
             self.held[value].floats = None
 

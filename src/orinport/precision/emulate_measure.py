@@ -21,6 +21,7 @@ from orinport.model.model import display_name
 from orinport.model.runtime import open_session
 from orinport.precision.emulate import Arithmetic
 from orinport.precision.scales import LEVELS
+from orinport.rewrites.runnable import runnable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -79,7 +80,7 @@ class Runner:
             with tempfile.TemporaryDirectory(prefix="orinport-") as folder:
                 source: bytes | str
                 if size < _INLINE:
-                    source = ir.to_proto(model).SerializeToString()
+                    source = runnable(ir.to_proto(model)).SerializeToString()
                 else:
                     source = str(Path(folder) / "emulated.onnx")
                     ir.save(model, source, external_data="emulated.bin")

@@ -3,7 +3,8 @@
 Which patterns the DLA takes there is not documented (row I13). NVIDIA's published way, ModelOpt with `--target_dla`,
 puts a pair on the inputs of every operator, and so it is done here: one pair on every tensor that has a scale, read
 by all of its readers, and integers with one scale an output channel for the weights of convolutions, deconvolutions
-and matrix products. Scales have the type of the tensor, since a strongly typed network has FP16 tensors.
+and matrix products that read such a tensor; the others compute in FP16 and keep their weights. Scales have the type
+of the tensor, since a strongly typed network has FP16 tensors.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ class _Inserter:
             self.graph.outputs[position] = restore.outputs[0]
 
     def weights(self) -> None:
-        """Weights as INT8 with one scale an output channel."""
+        """Weights as INT8 with one scale an output channel, where the activation is in INT8 too."""
         done: dict[tuple[ir.Value, int], ir.Value] = {}
         for node in list(self.graph):
             axis = channel_axis(node)
@@ -144,6 +145,7 @@ class _Inserter:
                 or value is None
                 or not value.is_initializer()
                 or not is_quantisable(self.model.tensor(value))
+                or not _is_restored(node.inputs[0])
             ):
                 continue
             array = self.model.constant(value, limit=None)
@@ -180,3 +182,9 @@ class _Inserter:
         node.outputs[0].shape, node.outputs[0].type = value.shape, value.type
         self.graph.insert_before(reader, node)
         return node.outputs[0]
+
+
+def _is_restored(value: ir.Value | None) -> bool:
+    """True if a pair stands in front of what reads `value`."""
+    maker = None if value is None else value.producer()
+    return maker is not None and maker.op_type == "DequantizeLinear"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from orinport.model.layer import Layer
     from orinport.model.model import Model
+    from orinport.precision.emulate import Typed
     from orinport.precision.emulate_weights import Weights
     from orinport.precision.scales import Scales
 
@@ -86,6 +87,7 @@ def rank(
     scales: Scales,
     samples: Sequence[Mapping[str, NDArray[Any]]],
     *,
+    typed: Typed | None = None,
     outputs: Sequence[str] = (),
     progress: Callable[[str], None] | None = None,
 ) -> tuple[Sensitivity, ...]:
@@ -94,12 +96,12 @@ def rank(
     `outputs` are the tensors that count, by default the network's floating-point outputs.
     """
     known: dict[Any, Weights] = {}
-    names = list(outputs) or _float_outputs(emulate(model, arithmetic, scales, known=known), model)
+    names = list(outputs) or _float_outputs(emulate(model, arithmetic, scales, typed=typed, known=known), model)
     if not names:
         return ()
     plain = Runner(with_outputs(model, set(names)))
     wanted = [plain.run(feeds) for feeds in samples]
-    before = _snr(model, arithmetic, scales, samples, wanted, names, known)
+    before = _snr(model, arithmetic, scales, samples, wanted, names, known, typed)
     found = []
     tried = candidates(layers, arithmetic)
     for number, group in enumerate(tried):
@@ -107,7 +109,7 @@ def rank(
             progress(f"ranking: layer {number + 1} of {len(tried)}")
         nodes = tuple(node for layer in group for node in layer.nodes)
         changed = {**arithmetic, **dict.fromkeys(nodes, Arithmetic.FP16)}
-        after = _snr(model, changed, scales, samples, wanted, names, known)
+        after = _snr(model, changed, scales, samples, wanted, names, known, typed)
         gain = 0.0 if after == before else after - before
         found.append(Sensitivity(group[0].name, tuple(layer.index for layer in group), nodes, after, gain))
     return tuple(sorted(found, key=lambda each: -each.gain_db))
@@ -140,8 +142,9 @@ def _snr(
     wanted: Sequence[Arrays],
     names: Sequence[str],
     known: dict[Any, Weights],
+    typed: Typed | None = None,
 ) -> float:
-    found = emulate(model, arithmetic, scales, known=known)
+    found = emulate(model, arithmetic, scales, typed=typed, known=known)
     runner = Runner(restrict(found, names))
     had = []
     for feeds in samples:

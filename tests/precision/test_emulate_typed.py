@@ -1,0 +1,189 @@
+"""Networks whose own types decide: bundles for TensorRT 11, and users' networks in FP16 and with Q/DQ."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, numpy_helper
+
+import orinport
+from builders import network, node, small_cnn
+from orinport.emulation import EmulationReport
+from orinport.errors import OrinportError
+from orinport.model.load import load
+from orinport.model.save import save
+from orinport.precision.emulate import Arithmetic, Typed, emulate
+from orinport.precision.emulate_measure import Runner, TensorRow
+from orinport.precision.explicit import insert_qdq
+from orinport.precision.half import to_half
+from orinport.precision.scales import Origin, Scale, Scales
+
+TENSORRT_10, TENSORRT_11 = "orin-agx-64gb/jp7.2", "orin-agx-64gb/jp7.2.2"
+STEPS = {"x": 2.0**-5, "c1": 2.0**-4, "r1": 2.0**-4, "p1": 2.0**-4, "c2": 2.0**-4, "a1": 2.0**-3, "g1": 2.0**-3}
+
+
+def on_a_grid(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Weights that are whole numbers of steps of a power of two, the largest of each output channel 127 of them.
+
+    FP16 and INT8 with one scale an output channel hold them exactly.
+    """
+    for tensor in proto.graph.initializer:
+        array = numpy_helper.to_array(tensor)
+        if array.dtype != np.float32:
+            continue
+        counts = np.rint(array * 64)
+        if array.ndim > 1:
+            counts = np.clip(counts, -126, 126)
+            counts.reshape(array.shape[0], -1)[:, 0] = 127
+        tensor.CopyFrom(numpy_helper.from_array((counts / 64).astype(np.float32), tensor.name))
+    return proto
+
+
+@pytest.fixture
+def samples(tmp_path: Path) -> Path:
+    """Pictures that FP16 holds exactly."""
+    path = tmp_path / "samples.npy"
+    drawn = np.random.default_rng(2).normal(0, 1, (4, 3, 16, 16))
+    np.save(path, drawn.astype(np.float16).astype(np.float32))
+    return path
+
+
+def scales_file(folder: Path, steps: dict[str, float]) -> Path:
+    path = folder / "scales-given.json"
+    path.write_text(json.dumps({"tensors": steps}), encoding="utf-8")
+    return path
+
+
+def bundle(proto: onnx.ModelProto, target: str, folder: Path, steps: dict[str, float] | None) -> Path:
+    """The bundle of a network for a target, INT8 with these scales or FP16."""
+    given: dict[str, Any] = {"precision": "fp16"}
+    if steps is not None:
+        given = {"precision": "int8", "scales": scales_file(folder, steps)}
+    written = folder / target.rpartition("/")[2]
+    orinport.prepare(proto, target=target, output=written, **given)
+    return written
+
+
+def emulated(source: Any, samples: Path, target: str, kind: str = "dla-int8", **more: Any) -> EmulationReport:
+    return orinport.verify(source, emulate=kind, data=samples, cases=0, target=target, **more)
+
+
+def rows_of(report: EmulationReport) -> dict[str, TensorRow]:
+    return {row.name: row for row in report.rows}
+
+
+def test_both_bundles_of_a_network_give_the_same_bit_by_bit(tmp_path: Path, samples: Path) -> None:
+    """Scales and weights that FP16 holds: a cache and Q/DQ layers say the same, and so do all figures."""
+    proto = on_a_grid(small_cnn())
+    steps = {**STEPS, "y": 2.0**-4}
+    first = emulated(bundle(proto, TENSORRT_10, tmp_path, steps), samples, TENSORRT_10)
+    second = emulated(bundle(proto, TENSORRT_11, tmp_path, steps), samples, TENSORRT_11)
+    assert not (tmp_path / "jp7.2.2" / "calibration.cache").exists()
+    assert first.int8 == second.int8 == 7
+    assert (second.fp16, second.fp32) == (0, 0)
+    assert first.rows == second.rows
+    assert all(np.isfinite(row.snr_db) for row in second.rows)
+
+
+def test_in_fp16_too(tmp_path: Path, samples: Path) -> None:
+    proto = on_a_grid(small_cnn())
+    first = emulated(bundle(proto, TENSORRT_10, tmp_path, None), samples, TENSORRT_10, "dla-fp16")
+    second = emulated(bundle(proto, TENSORRT_11, tmp_path, None), samples, TENSORRT_11, "dla-fp16")
+    assert first.fp16 == second.fp16 == 7
+    without_input = [row for row in first.rows if row.name != "x"]
+    assert without_input == [row for row in second.rows if row.name != "x"]
+    assert rows_of(second)["x"].snr_db == np.inf
+
+
+def test_layers_that_lack_a_scale_compute_in_fp16_and_keep_their_weights(tmp_path: Path, samples: Path) -> None:
+    """Without a scale of `g1` the last layer is in FP16 in both; its weights are not rounded to INT8 then."""
+    steps = {name: step for name, step in STEPS.items() if name not in ("g1", "a1")}
+    proto = on_a_grid(small_cnn())
+    first = emulated(bundle(proto, TENSORRT_10, tmp_path, steps), samples, TENSORRT_10)
+    folder = bundle(proto, TENSORRT_11, tmp_path, steps)
+    second = emulated(folder, samples, TENSORRT_11)
+    assert first.fp16 == second.fp16 == 3
+    stored = onnx.ModelProto.FromString((folder / "model.onnx").read_bytes()).graph.initializer
+    integers = [tensor for tensor in stored if tensor.data_type == TensorProto.INT8 and len(tensor.dims) > 1]
+    assert [tuple(tensor.dims) for tensor in integers] == [(8, 3, 3, 3), (8, 8, 1, 1)]
+    assert [row.name for row in first.rows] == [row.name for row in second.rows]
+    assert first.rows == second.rows
+
+
+def test_a_pair_stores_int8_where_a_cache_would_not() -> None:
+    """Nothing in INT8 reads the output of the Softmax: a cache's scale is not used there, a pair rounds."""
+    proto = network([node("Relu", ["x"], "r"), node("Softmax", ["r"], "y", axis=1)], {"x": (1, 8, 1, 1)}, ["y"])
+    scales = Scales({name: Scale(2.0**-7, Origin.QDQ) for name in ("x", "r", "y")})
+    kinds = {"Relu_r": Arithmetic.INT8, "Softmax_y": Arithmetic.FP16}
+    weak = emulate(load(proto), kinds, scales)
+    strong = emulate(load(proto), kinds, scales, typed=Typed())
+    assert weak.tensors["y"].scale is None
+    assert strong.tensors["y"].scale == 2.0**-7
+
+
+def test_inputs_come_in_fp16() -> None:
+    """0.99995 is less than half a step, and 1 in FP16, which is half a step and rounds away from zero."""
+    proto = network([node("Relu", ["x"], "y")], {"x": (1, 1)}, ["y"])
+    scales = Scales({name: Scale(2.0, Origin.QDQ) for name in ("x", "y")})
+    x = np.array([[0.99995]], np.float32)
+    for typed, wanted in ((None, 0.0), (Typed(), 1.0), (Typed(frozenset({"x"})), 0.0)):
+        found = emulate(load(proto), {"Relu_y": Arithmetic.INT8}, scales, typed=typed)
+        assert Runner(found.model).run({"x": x})[found.tensors["y"].output].item() == wanted
+
+
+def test_a_users_network_in_fp16_is_the_network_in_fp32(tmp_path: Path, samples: Path) -> None:
+    """Before TensorRT 11 types are free: what FP16 holds exactly is emulated alike, with a cache and in FP16."""
+    plain, half = tmp_path / "plain.onnx", tmp_path / "half.onnx"
+    onnx.save(on_a_grid(small_cnn()), plain)
+    save(to_half(load(plain))[0], half)
+    assert load(half).inputs[0].dtype.value == "fp16"
+    given = {"scales": scales_file(tmp_path, {**STEPS, "f1": 2.0**-3, "y": 2.0**-4})}
+    for kind, more in (("dla-int8", given), ("dla-fp16", {})):
+        first, second = (emulated(path, samples, TENSORRT_10, kind, **more) for path in (plain, half))
+        assert first.rows == second.rows
+        assert (first.int8, first.fp16, first.fp32) == (second.int8, second.fp16, second.fp32)
+
+
+def test_a_users_network_with_qdq_in_fp16(tmp_path: Path, samples: Path) -> None:
+    """As ModelOpt writes it: FP16 tensors, pairs and scales; it is taken on either target."""
+    steps = {**STEPS, "f1": 2.0**-3, "y": 2.0**-4}
+    scales = Scales({name: Scale(step, Origin.FILE) for name, step in steps.items()})
+    half, single = tmp_path / "half.onnx", tmp_path / "single.onnx"
+    model = load(on_a_grid(small_cnn()))
+    save(insert_qdq(to_half(model)[0], scales)[0], half)
+    save(insert_qdq(model, scales)[0], single)
+    for target in (TENSORRT_10, TENSORRT_11):
+        first, second = (emulated(path, samples, target) for path in (half, single))
+        assert first.int8 == second.int8 > 4
+        assert first.rows == second.rows
+
+
+def test_what_is_fp32_among_fp16_stays_fp32_with_tensorrt_11(tmp_path: Path) -> None:
+    """There types decide; before, the DLA's precision does."""
+    nodes = [
+        node("Conv", ["x", "w"], "a"),
+        node("Cast", ["a"], "b", to=TensorProto.FLOAT),
+        node("Mul", ["b", "b"], "c"),
+        node("Cast", ["c"], "d", to=TensorProto.FLOAT16),
+        node("Relu", ["d"], "y"),
+    ]
+    weights = {"w": np.full((4, 4, 1, 1), 0.3, np.float16)}
+    path = tmp_path / "mixed.onnx"
+    onnx.save(network(nodes, {"x": ((1, 4, 4, 4), np.float16)}, ["y"], weights), path)
+    strong = orinport.verify(path, emulate="dla-fp16", target=TENSORRT_11)
+    found = {row.node: row.arithmetic for row in strong.rows}
+    assert found["Mul_c"] is found["Cast_b"] is Arithmetic.FP32
+    assert found["Conv_a"] is found["Relu_y"] is Arithmetic.FP16
+
+
+@pytest.mark.parametrize("dtype", [np.float64, ml_dtypes.bfloat16])
+def test_other_types_are_refused(dtype: Any) -> None:
+    proto = network([node("Relu", ["x"], "y")], {"x": ((1, 4), dtype)}, ["y"])
+    with pytest.raises(OrinportError, match="FP32 and FP16"):
+        orinport.verify(proto, emulate="dla-fp16", target=TENSORRT_11)
