@@ -14,6 +14,7 @@ from onnx import TensorProto, numpy_helper
 
 import orinport
 from builders import network, node, small_cnn
+from dcnv4.networks import Guise, Writer
 from orinport.emulation import EmulationReport
 from orinport.errors import OrinportError
 from orinport.model.load import load
@@ -187,3 +188,12 @@ def test_other_types_are_refused(dtype: Any) -> None:
     proto = network([node("Relu", ["x"], "y")], {"x": ((1, 4), dtype)}, ["y"])
     with pytest.raises(OrinportError, match="FP32 and FP16"):
         orinport.verify(proto, emulate="dla-fp16", target=TENSORRT_11)
+
+
+def test_networks_with_dcnv4_run_in_the_operators_portable_form() -> None:
+    """The DLA has no such operator; what is around it is emulated all the same."""
+    for target in (TENSORRT_10, TENSORRT_11):
+        report = orinport.verify(Writer(Guise(batch=1)).network(), emulate="dla-fp16", target=target, cases=1)
+        assert report.good
+        assert report.fp16 > 2
+        assert all(np.isfinite(row.snr_db) for row in report.output_rows)
