@@ -210,15 +210,27 @@ class CudaDevice:
         return self._call(self._driver.cuLibraryGetKernel, library, symbol.encode())
 
 
+_IMPORT = threading.Lock()
+"""cuda.core's modules import each other: threads that import it at once may find one of them half done."""
+
+
+def _compiler() -> tuple[Any, Any]:
+    """cuda.core's classes Program and ProgramOptions. Raises CudaUnavailableError if they cannot be imported."""
+    with _IMPORT:
+        try:
+            try:
+                from cuda.core import Program, ProgramOptions
+            except ImportError:
+                from cuda.core.experimental import Program, ProgramOptions
+        except ImportError as error:
+            reason = f"the package cuda-core cannot be imported ({error}): pip install 'orinport[cuda]'"
+            raise CudaUnavailableError(reason) from error
+    return Program, ProgramOptions
+
+
 def compile_kernel(header: str, name: str, architecture: tuple[int, int]) -> tuple[str, bytes]:
     """Mangled name and machine code of a template instance. Needs NVRTC, no GPU."""
-    try:
-        try:
-            from cuda.core import Program, ProgramOptions
-        except ImportError:
-            from cuda.core.experimental import Program, ProgramOptions
-    except ImportError as error:
-        raise CudaUnavailableError("the package cuda-core is not installed: pip install 'orinport[cuda]'") from error
+    Program, ProgramOptions = _compiler()  # noqa: N806
     options = ProgramOptions(arch=f"sm_{architecture[0]}{architecture[1]}", std="c++17", include_path=[str(_SOURCES)])
     try:
         code = Program(f'#include "{header}"\n', "c++", options).compile("cubin", name_expressions=(name,))

@@ -53,7 +53,7 @@ class Kernel(IntEnum):
 
     DIRECT = 0
     WHOLE = 1
-    RING = 2
+    TILE = 2
     STREAM = 3
 
 
@@ -139,12 +139,10 @@ class Configuration:
     """WHOLE: 2 stages the next unit while one is computed."""
     tile_columns: int = 0
     tile_rows: int = 0
-    step_rows: int = 0
-    """RING: output rows between two loads."""
     halo: int = 0
-    """RING, STREAM: rows and columns staged beyond the undisturbed samples."""
+    """TILE, STREAM: rows and columns staged beyond the undisturbed samples."""
     resident: int = 0
-    """WHOLE, RING, STREAM: threads of a multiprocessor for which registers are allotted."""
+    """WHOLE, TILE, STREAM: threads of a multiprocessor for which registers are allotted."""
 
     def __str__(self) -> str:
         name = self.kernel.name.lower()
@@ -155,9 +153,8 @@ class Configuration:
             parts.append(f"{self.images} images")
         if self.buffers > 1:
             parts.append("two buffers")
-        if self.kernel is Kernel.RING:
-            size = f"{self.tile_rows or 'H'}x{self.tile_columns or 'W'}"
-            parts.append(f"{size} in steps of {self.step_rows}, halo {self.halo}")
+        if self.kernel is Kernel.TILE:
+            parts.append(f"{self.tile_rows or 'H'}x{self.tile_columns or 'W'}, halo {self.halo}")
         if self.kernel is Kernel.STREAM:
             parts.append(f"{self.tile_columns or 'all'} columns, halo {self.halo}")
         if self.resident:
@@ -184,7 +181,7 @@ class Launch:
     shared_bytes: int
 
 
-_D, _W, _R, _S = Kernel.DIRECT, Kernel.WHOLE, Kernel.RING, Kernel.STREAM
+_D, _W, _T, _S = Kernel.DIRECT, Kernel.WHOLE, Kernel.TILE, Kernel.STREAM
 CONFIGURATIONS: tuple[Configuration, ...] = (
     Configuration(_D, 0),
     Configuration(_D, 8),
@@ -198,15 +195,13 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     Configuration(_W, 32, threads=160, images=2, resident=640),
     Configuration(_W, 32, resident=640),
     Configuration(_W, 32, threads=320, images=2, resident=640),
-    Configuration(_R, 32, threads=640, step_rows=8, halo=3, resident=640),
-    Configuration(_R, 32, threads=320, tile_columns=28, tile_rows=14, step_rows=14, halo=3, resident=640),
-    Configuration(_R, 32, threads=320, tile_columns=20, tile_rows=16, step_rows=16, halo=3, resident=640),
-    Configuration(_R, 32, threads=192, tile_columns=16, tile_rows=12, step_rows=12, halo=3, resident=640),
-    Configuration(_R, 32, tile_columns=8, tile_rows=8, step_rows=8, halo=3, resident=640),
+    Configuration(_T, 32, threads=256, tile_columns=16, tile_rows=16, halo=3, resident=512),
+    Configuration(_T, 32, threads=256, tile_columns=16, tile_rows=8, halo=3, resident=512),
+    Configuration(_T, 32, threads=192, tile_columns=16, tile_rows=12, halo=3, resident=512),
+    Configuration(_T, 32, tile_columns=8, tile_rows=8, halo=3, resident=512),
     Configuration(_W, 16, threads=320, resident=640),
     Configuration(_W, 16, threads=160, images=2, resident=640),
-    Configuration(_R, 16, threads=640, step_rows=8, halo=3, resident=640),
-    Configuration(_R, 16, threads=320, tile_columns=20, tile_rows=16, step_rows=16, halo=3, resident=640),
+    Configuration(_T, 16, threads=256, tile_columns=16, tile_rows=16, halo=3, resident=512),
     Configuration(_W, 64, threads=160, resident=640),
     Configuration(_W, 64, threads=160, images=2, resident=640),
     Configuration(_S, 32, threads=512, halo=4, resident=512),
@@ -220,26 +215,26 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
 """Ids are positions, counted from 1."""
 
 _MEASURED = (
-    (2, 56, 56, 64, 64, 24),
-    (2, 28, 28, 128, 64, 24),
+    (2, 56, 56, 64, 64, 22),
+    (2, 28, 28, 128, 64, 22),
     (2, 14, 14, 256, 64, 12),
     (2, 7, 7, 512, 64, 10),
     (2, 56, 56, 64, 1, 5),
     (2, 28, 28, 128, 1, 7),
     (2, 14, 14, 256, 1, 7),
     (2, 7, 7, 512, 1, 7),
-    (2, 200, 320, 128, 1, 26),
-    (2, 200, 320, 256, 1, 25),
-    (2, 100, 160, 128, 1, 17),
-    (2, 100, 160, 256, 1, 17),
+    (2, 200, 320, 128, 1, 13),
+    (2, 200, 320, 256, 1, 13),
+    (2, 100, 160, 128, 1, 14),
+    (2, 100, 160, 256, 1, 14),
     (2, 50, 80, 128, 1, 4),
     (2, 50, 80, 256, 1, 4),
     (2, 25, 40, 128, 1, 6),
     (2, 25, 40, 256, 1, 4),
-    (4, 56, 56, 64, 64, 24),
-    (4, 28, 28, 128, 64, 28),
+    (4, 56, 56, 64, 64, 22),
+    (4, 28, 28, 128, 64, 26),
     (4, 14, 14, 256, 64, 9),
-    (4, 7, 7, 512, 128, 29),
+    (4, 7, 7, 512, 128, 27),
     (4, 7, 7, 512, 64, 10),
 )
 """(element bytes, height, width, channels, batch, id): the fastest on an H200 by `dcnv4 bench --tune`, for batches from
@@ -247,7 +242,7 @@ _MEASURED = (
 
 _SCALAR, _NARROW, _PLAIN, _SPLIT = 1, 2, 4, 6
 _DIRECT_SCORE = 0.4
-_TILE_THRESHOLD = 2048
+_TILE_THRESHOLD = 1024
 _SPLIT_THRESHOLD = 512
 _RING_ROWS = 40
 """Of a stream, at most."""
@@ -338,7 +333,7 @@ def wide(p: Params, value: ElementType) -> bool:
 def shared_lanes(p: Params, value: ElementType, c: Configuration) -> int:
     """Neighbouring lanes that work on one group and share the preparation of its taps: 1, 2 or 4. It costs shuffles,
     which pays where arithmetic binds, not shared memory: in 16-bit types."""
-    tiles = c.kernel is Kernel.RING or (c.kernel is Kernel.STREAM and c.tile_columns > 0)
+    tiles = c.kernel is Kernel.TILE or (c.kernel is Kernel.STREAM and c.tile_columns > 0)
     if not tiles or c.bytes != 32 or value.bytes != 2:
         return 1
     return math.gcd(4, int(p.group_channels) // 16)
@@ -374,7 +369,7 @@ def plan(p: Params, value: ElementType, offset: ElementType, c: Configuration, l
     slabs = -(-_channels(p) * size // _SLAB)
     d.slabs = make_divisor(slabs)
     d.offset_row = _offset_row(p, value, offset)
-    planner = {Kernel.WHOLE: _plan_whole, Kernel.RING: _plan_ring, Kernel.STREAM: _plan_stream}[c.kernel]
+    planner = {Kernel.WHOLE: _plan_whole, Kernel.TILE: _plan_tile, Kernel.STREAM: _plan_stream}[c.kernel]
     return planner(p, c, d, slabs, limits)
 
 
@@ -428,20 +423,19 @@ def _span(pixels: int, stride: int, taps: int, dilation: int, scale: float, halo
     return math.ceil((pixels - 1.0) * stride + scale * dilation * (taps - 1)) + 3 + 2 * halo
 
 
-def _plan_ring(p: Params, c: Configuration, d: Division, slabs: int, limits: Limits) -> Launch | None:
+def _plan_tile(p: Params, c: Configuration, d: Division, slabs: int, limits: Limits) -> Launch | None:
     columns = min(c.tile_columns or p.out_width, p.out_width)
     rows = min(c.tile_rows or p.out_height, p.out_height)
-    step = min(c.step_rows, rows)
     scale = p.offset_scale
     pitch = min(_span(columns, p.stride_w, p.kernel_w, p.dilation_w, scale, c.halo), p.width + 2)
-    ring = min(_span(min(2 * step, rows), p.stride_h, p.kernel_h, p.dilation_h, scale, c.halo), p.height + 2)
-    d.offset_start = (ring * pitch + 2) * _SLAB
+    staged = min(_span(rows, p.stride_h, p.kernel_h, p.dilation_h, scale, c.halo), p.height + 2)
+    d.offset_start = (staged * pitch + pitch + 2) * _SLAB
     shared = d.offset_start + _offset_bytes(c, d)
     column_tiles, row_tiles = -(-p.out_width // columns), -(-p.out_height // rows)
     if p.batch > 65535 or shared > limits.shared_bytes or column_tiles * row_tiles * slabs >= _INT32:
         return None
     d.pitch, d.columns, d.column_tiles = make_divisor(pitch), make_divisor(columns), make_divisor(column_tiles)
-    d.tile_columns, d.tile_rows, d.step_rows, d.ring_rows, d.halo = columns, rows, step, ring, c.halo
+    d.tile_columns, d.tile_rows, d.ring_rows, d.halo = columns, rows, staged, c.halo
     return Launch(d, (column_tiles * row_tiles * slabs, p.batch, 1), (c.threads, 1), shared)
 
 
@@ -489,13 +483,13 @@ def tile_score(p: Params, value: ElementType, c: Configuration, limits: Limits, 
     d = launch.division
     if c.kernel is Kernel.STREAM:
         return _stream_score(p, value, c, limits, launch)
-    tasks = (d.tile_rows if c.kernel is Kernel.WHOLE else d.step_rows) * d.tile_columns * d.images * (_SLAB // c.bytes)
+    tasks = d.tile_rows * d.tile_columns * d.images * (_SLAB // c.bytes)
     rounds = math.ceil(tasks / c.threads)
     blocks = _resident_blocks(c, launch.shared_bytes, limits)
     units = d.units if c.kernel is Kernel.WHOLE else launch.grid[0] * launch.grid[1]
     waves = units / (limits.multiprocessors * blocks)
     staged = 1.0
-    if c.kernel is Kernel.RING:
+    if c.kernel is Kernel.TILE:
         staged = d.pitch.value * (d.tile_rows + 2.0 + 2.0 * c.halo) / (d.tile_columns * d.tile_rows)
     score = (
         tasks / (rounds * c.threads) * waves / math.ceil(waves) * _channels(p) * value.bytes / (d.slabs.value * 128.0)

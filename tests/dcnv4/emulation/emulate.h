@@ -175,6 +175,13 @@ inline int __shfl_sync(unsigned, int number, int lane, int width = 32) {
     const unsigned first = emulation::thread_number() & 31u & ~(static_cast<unsigned>(width) - 1u);
     return __float_as_int(emulation::exchange(__int_as_float(number), first + static_cast<unsigned>(lane)));
 }
+inline int __any_sync(unsigned, bool mine) {
+    const unsigned me = emulation::thread_number(), first = me & ~31u;
+    const unsigned count = std::min(32u, blockDim.x * blockDim.y * blockDim.z - first);
+    bool any = false;
+    for (unsigned i = 0; i < count; ++i) any |= emulation::exchange(mine ? 1.0f : 0.0f, i) != 0.0f;
+    return any;
+}
 inline float __shfl_xor_sync(unsigned, float number, int mask) {
     return emulation::exchange(number, (emulation::thread_number() & 31u) ^ static_cast<unsigned>(mask));
 }

@@ -39,14 +39,14 @@ template <class V, class O, bool FAST>
 ForwardKernel find_tiled(const Configuration& c, int share) {
     constexpr bool kShares = V::kBytes == 2;
     const bool tiled = c.tile_columns > 0;
-    if (c.resident != (c.kernel == kStream ? 512 : 640) || (share != 1 && !kShares)) return nullptr;
+    if (c.resident != (c.kernel == kWhole ? 640 : 512) || (share != 1 && !kShares)) return nullptr;
     if constexpr (V::kBytes >= 2) {
         constexpr int kTwo = kShares ? 2 : 1, kFour = kShares ? 4 : 1;
         if (c.bytes == 32 && c.kernel == kWhole) return whole_kernel<V, O, 2, FAST, 640>;
-        if (c.bytes == 32 && c.kernel == kRing) {
-            return share == 4   ? ring_kernel<V, O, 2, FAST, 640, kFour>
-                   : share == 2 ? ring_kernel<V, O, 2, FAST, 640, kTwo>
-                                : ring_kernel<V, O, 2, FAST, 640, 1>;
+        if (c.bytes == 32 && c.kernel == kTile) {
+            return share == 4   ? tile_kernel<V, O, 2, FAST, 512, kFour>
+                   : share == 2 ? tile_kernel<V, O, 2, FAST, 512, kTwo>
+                                : tile_kernel<V, O, 2, FAST, 512, 1>;
         }
         if (c.bytes == 32 && !tiled) return stream_kernel<V, O, 2, FAST, 512, false, 1>;
         if (c.bytes == 32) {
@@ -56,7 +56,7 @@ ForwardKernel find_tiled(const Configuration& c, int share) {
         }
     }
     if (c.bytes == 16 && c.kernel == kWhole) return whole_kernel<V, O, 1, FAST, 640>;
-    if (c.bytes == 16 && c.kernel == kRing) return ring_kernel<V, O, 1, FAST, 640, 1>;
+    if (c.bytes == 16 && c.kernel == kTile) return tile_kernel<V, O, 1, FAST, 512, 1>;
     if (c.bytes == 16 && !tiled) return stream_kernel<V, O, 1, FAST, 512, false, 1>;
     if constexpr (V::kBytes == 4) {
         if (c.bytes == 64 && c.kernel == kWhole) return whole_kernel<V, O, 4, FAST, 640>;

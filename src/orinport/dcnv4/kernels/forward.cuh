@@ -4,7 +4,7 @@
 // pixel; with SPLIT above 1 the taps of a pixel are divided over SPLIT threads, which shortens the chain of dependent
 // loads when there are few pixels.
 //
-// whole_kernel and ring_kernel first copy value into shared memory, 128 bytes of channels (a slab) a pixel. Groups that
+// whole_kernel and tile_kernel first copy value into shared memory, 128 bytes of channels (a slab) a pixel. Groups that
 // lie side by side in a slab then use different banks wherever their samples fall, so a gather of 16 bytes a lane runs
 // at the full width of shared memory, which the tags of the L1 cache do not allow. Zeros around the image stand for the
 // padding, so corners need no tests. The offsets of a thread's next pixel are on
@@ -293,41 +293,40 @@ struct Gather {
 };
 
 /// The offsets and masks of the pixel that a thread computes next, on their way. Queries are counted from `first_query`, and
-/// named by their bytes from there. Threads without channels get numbers that exist.
+/// named by their bytes from there. Threads without channels get numbers that exist. `take` gives those that this lane prepares:
+/// of SHARE lanes that work on one group, lane `part` has taps part, part + SHARE, ... up to 8.
 ///
 /// Of 2 bytes: in registers, read by each lane for itself.
-template <class O, int LANES>
+template <class O, int LANES, int SHARE>
 struct NextTaps {
-    const char* pieces;  // that holds the group's first number
-    u32 shift;           // of that number in the piece
-    NineTaps<O> next;
+    const char* slice;  // the group's first number
+    OwnTaps<O, SHARE> next;
 
     __device__ __forceinline__ NextTaps(const Params& p, const Division& d, long long first_query, int, int, int channel) {
         const bool has_channels = channel < p.groups * p.group_channels;
         const int group_number = has_channels ? 27 * static_cast<int>(divide(static_cast<u32>(channel), d.channels)) : 0;
-        const char* numbers = static_cast<const char*>(p.offset_mask) + (first_query * p.offset_stride + group_number) * O::kBytes;
-        shift = NineTaps<O>::shift_of(static_cast<const char*>(p.offset_mask) + group_number * O::kBytes);
-        pieces = numbers - shift;
+        next.begin(static_cast<const char*>(p.offset_mask) + group_number * O::kBytes, threadIdx.x & (SHARE - 1));
+        slice = static_cast<const char*>(p.offset_mask) + (first_query * p.offset_stride + group_number) * O::kBytes;
     }
     /// Start to read the numbers of a query.
-    __device__ __forceinline__ void fetch(unsigned long long bytes) { next.load(pieces + bytes, shift); }
+    __device__ __forceinline__ void fetch(unsigned long long bytes) { next.load(slice + bytes); }
     /// The numbers that were asked for last. The next ones may be asked for then.
-    __device__ __forceinline__ NineTaps<O> take() const {
-        NineTaps<O> nine = next;
-        nine.align(shift);
-        return nine;
+    __device__ __forceinline__ OwnTaps<O, SHARE> take() const {
+        OwnTaps<O, SHARE> taken = next;
+        taken.align();
+        return taken;
     }
     /// Called by all lanes before `take`.
     __device__ __forceinline__ void arrive() const {}
     /// Where the group's numbers are in global memory.
-    __device__ __forceinline__ const char* numbers(unsigned long long bytes) const { return pieces + bytes + shift; }
+    __device__ __forceinline__ const char* numbers(unsigned long long bytes) const { return slice + bytes; }
 };
 
 /// Of 4 bytes: in shared memory, in 32 / LANES rows of d.offset_row bytes for each warp, which hold the numbers of all groups
 /// of a slab. Lanes that read their own numbers from global memory touch a sector each, a pixel's groups being 27 numbers
 /// apart. Here the lanes of a pixel copy its groups together, 16 bytes at a time, and no register holds what is under way.
-template <int LANES>
-struct NextTaps<F32, LANES> {
+template <int LANES, int SHARE>
+struct NextTaps<F32, LANES, SHARE> {
     char* row;           // of this lane's pixel
     const char* source;  // of this lane's first piece
     int end;             // bytes from there to the end of the slab's numbers
@@ -355,11 +354,11 @@ struct NextTaps<F32, LANES> {
         }
         for (int at = 256; at < end; at += kStep) copy_async(to + at, from + at, true);
     }
-    __device__ __forceinline__ NineTaps<F32> take() const {
-        NineTaps<F32> nine;
-        nine.read_shared(row + slice);
+    __device__ __forceinline__ OwnTaps<F32, SHARE> take() const {
+        OwnTaps<F32, SHARE> taken;
+        taken.read_shared(row + slice);
         __syncwarp();
-        return nine;
+        return taken;
     }
     __device__ __forceinline__ void arrive() const {
         copy_async_wait();
@@ -388,30 +387,47 @@ struct Stager {
         first_x = static_cast<int>(first) - first_y * static_cast<int>(d.pitch.value);
     }
 
-    /// Rows [row0, row0 + pixels / pitch) to the pixels of shared memory from `slot` on, which wrap around at `ring_end`
-    /// to `ring_end - ring`.
+    /// Rows [row0, row0 + pixels / pitch) to the pixels of shared memory from `slot` on.
     __device__ __forceinline__ void stage(const Params& p, const Division& d, const char* image, int slab_byte, int row0,
-                                          int pixels, int slot, int ring_end, int ring) const {
+                                          int pixels, int slot) const {
         const int pitch = static_cast<int>(d.pitch.value);
         const int pixel_bytes = p.value_stride * V::kBytes;
         const int byte = slab_byte + chunk_byte;
         const bool has_channels = byte < p.groups * p.group_channels * V::kBytes;
         int x = column0 + first_x, y = row0 + first_y;
         const int step = blockDim.x >> 3;
-        char* shared = reinterpret_cast<char*>(shared_memory) + chunk_byte;
+        char* shared = reinterpret_cast<char*>(shared_memory) + chunk_byte + slot * kSlabBytes;
         for (int s = first_slot; s < pixels; s += step) {
             const bool valid = has_channels && static_cast<u32>(y) < static_cast<u32>(p.height) &&
                                static_cast<u32>(x) < static_cast<u32>(p.width);
             const u32 from = valid ? static_cast<u32>((y * p.width + x) * pixel_bytes + byte) : 0u;
-            int to = slot + s;
-            if (to >= ring_end) to -= ring;
-            copy_async(shared + to * kSlabBytes, image + from, valid);
+            copy_async(shared + s * kSlabBytes, image + from, valid);
             x += step_x;
             y += step_y;
             if (x >= column0 + pitch) {
                 x -= pitch;
                 ++y;
             }
+        }
+    }
+
+    /// The same where every pixel lies inside of the image and all of the slab holds channels: a third of the instructions.
+    __device__ __forceinline__ void stage_inside(const Params& p, const Division& d, const char* image, int slab_byte, int row0,
+                                                 int pixels, int slot) const {
+        const int pitch = static_cast<int>(d.pitch.value);
+        const int pixel_bytes = p.value_stride * V::kBytes;
+        const char* from = image + static_cast<u32>(((row0 + first_y) * p.width + column0 + first_x) * pixel_bytes + slab_byte + chunk_byte);
+        const int step = blockDim.x >> 3;
+        const int step_bytes = (step_y * p.width + step_x) * pixel_bytes, turn_bytes = step_bytes + (p.width - pitch) * pixel_bytes;
+        int x = first_x;
+        char* to = reinterpret_cast<char*>(shared_memory) + chunk_byte + (slot + first_slot) * kSlabBytes;
+        for (int left = pixels - first_slot; left > 0; left -= step) {
+            copy_async(to, from, true);
+            to += step * kSlabBytes;
+            x += step_x;
+            const bool turns = x >= pitch;
+            from += turns ? turn_bytes : step_bytes;
+            x -= turns ? pitch : 0;
         }
     }
 };
@@ -440,7 +456,7 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) whole_kernel(c
         const Stager<V> stager(d, -1);
         for (int i = 0; i < d.images && first_image + i < p.batch; ++i) {
             stager.stage(p, d, static_cast<const char*>(p.value) + image_bytes * (first_image + i), slab_byte, -1, slots,
-                         buffer * buffer_slots + i * slots, 1 << 30, 0);
+                         buffer * buffer_slots + i * slots);
         }
     };
 
@@ -449,7 +465,7 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) whole_kernel(c
         int slab_byte, tasks;
         bool has_channels;
         long long first_query;
-        NextTaps<O, G::kLanes> taps;
+        NextTaps<O, G::kLanes, 1> taps;
     };
     const auto unit_of = [&](u32 number) {
         const u32 block = divide(number, d.slabs);
@@ -461,7 +477,7 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) whole_kernel(c
         const long long first_query = static_cast<long long>(queries) * first_image;
         return Unit{slab_byte, min(d.images, p.batch - first_image) * static_cast<int>(queries) * G::kLanes, has_channels,
                     first_query,
-                    NextTaps<O, G::kLanes>(p, d, first_query, first_channel, kSlabBytes / V::kBytes, channel)};
+                    NextTaps<O, G::kLanes, 1>(p, d, first_query, first_channel, kSlabBytes / V::kBytes, channel)};
     };
     const auto query_of = [&](const Unit& unit, int start) {
         const int task = start + static_cast<int>(threadIdx.x & 31u);
@@ -500,7 +516,7 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) whole_kernel(c
             const u32 row = divide(pixel, d.columns);
             const int x0 = centre_x(p, static_cast<int>(pixel - row * d.columns.value)) + 1;
             const int y0 = centre_y(p, static_cast<int>(row)) + 1;
-            const NineTaps<O> nine = unit.taps.take();
+            const NineTaps<O> nine = unit.taps.take().nine;
             if (!last) fetch_next(unit, start + static_cast<int>(blockDim.x));
             typename G::S sums;
             sums.clear();
@@ -530,11 +546,14 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) whole_kernel(c
     }
 }
 
-/// A window of rows that moves down a strip or tile of one image. Samples outside of the window are read from global
-/// memory. Grid (slabs * tiles, images). 3x3 kernels with offset_scale >= 0.
+/// A row or column that lies outside of what is staged counts as staged if everything beyond is outside of the image.
+constexpr int kBeyond = 1 << 29;
+
+/// A tile of output pixels of one image. What its taps need undisturbed is staged, and d.halo rows and columns more; samples
+/// outside of that are read from global memory. Grid (slabs * tiles, images). 3x3 kernels with offset_scale >= 0.
 /// SHARE: neighbouring lanes that work on the same group; each prepares its part of the taps for all of them.
 template <class V, class O, int CHUNKS, bool FAST, int RESIDENT, int SHARE>
-__global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) ring_kernel(const Params p, const Division d) {
+__global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) tile_kernel(const Params p, const Division d) {
     using G = Gather<V, CHUNKS, FAST>;
     const G gather;
     const Grid grid(p);
@@ -546,115 +565,94 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) ring_kernel(co
     const int channels = p.groups * p.group_channels;
     const int first_channel = slab_byte / V::kBytes, channel = (slab_byte + gather.lane * CHUNKS * 16) / V::kBytes;
     const bool has_channels = channel < channels;
-    const int pitch = static_cast<int>(d.pitch.value), ring_rows = d.ring_rows;
-    const int ring = ring_rows * pitch, row_bytes = pitch * kSlabBytes;
+    const int pitch = static_cast<int>(d.pitch.value), row_bytes = pitch * kSlabBytes;
+    const int zeros_byte = d.ring_rows * row_bytes;
     const long long first_query = static_cast<long long>(p.out_height) * p.out_width * image;
     const char* value = static_cast<const char*>(p.value) +
                         static_cast<long long>(p.height) * p.width * image * p.value_stride * V::kBytes;
-    NextTaps<O, G::kLanes> taps(p, d, first_query, first_channel, kSlabBytes / V::kBytes, channel);
+    NextTaps<O, G::kLanes, SHARE> taps(p, d, first_query, first_channel, kSlabBytes / V::kBytes, channel);
     char* output = static_cast<char*>(p.output) + first_query * channels * V::kBytes + slab_byte;
 
     const int row0 = tile_row * d.tile_rows, row1 = min(row0 + d.tile_rows, p.out_height);
     const int column0 = tile_column * d.tile_columns;
     const int columns = min(d.tile_columns, p.out_width - column0);
     const int staged_column = max(-1, centre_x(p, column0) + static_cast<int>(floorf(grid.left)) - d.halo);
-    const int ring_origin = max(-1, centre_y(p, row0) + static_cast<int>(floorf(grid.top)) - d.halo);
-    // With all columns staged, a sample that misses them lies outside of the image.
-    const bool all_columns = pitch == p.width + 2 && staged_column == -1;
-    const auto stage_rows = [&](int from, int to) {
-        const Stager<V> stager(d, staged_column);
-        const int slot = (from - ring_origin) % ring_rows * pitch;
-        stager.stage(p, d, value, slab_byte, from, (to - from) * pitch, slot, ring, ring);
-    };
-    // One past the last row that the output rows before `end` need undisturbed, with the row of zeros below.
-    const auto rows_end = [&](int end) {
-        const int last = centre_y(p, end - 1) + static_cast<int>(floorf(grid.y(2, 0.0f))) + 1 + d.halo;
-        return min(p.height, last) + 1;
-    };
+    const int staged_row = max(-1, centre_y(p, row0) + static_cast<int>(floorf(grid.top)) - d.halo);
+    // The last row that the taps need undisturbed, the halo, and one row of zeros if the image ends.
+    const int last_row = centre_y(p, row1 - 1) + static_cast<int>(floorf(grid.y(2, 0.0f))) + 1 + d.halo;
+    const int staged_rows = max(0, min(p.height, last_row) + 1 - staged_row);
 
+    const int tasks = (row1 - row0) * d.tile_columns * G::kLanes;
     const int warp_start = static_cast<int>(threadIdx.x & ~31u), part = gather.lane & (SHARE - 1);
-    const auto index_of = [&](int start) { return (static_cast<u32>(start) + (threadIdx.x & 31u)) / G::kLanes; };
-    // Threads without work take the first pixel of the step.
-    const auto query_of = [&](int row, int row_end, int start) {
-        const u32 index = index_of(start);
-        const u32 r = divide(index, d.columns);
-        const int c = static_cast<int>(index - r * d.columns.value);
-        const bool exists = row + static_cast<int>(r) < row_end && c < columns;
-        return exists ? static_cast<u32>((row + static_cast<int>(r)) * p.out_width + column0 + c)
-                      : static_cast<u32>(row * p.out_width + column0);
+    struct Task {
+        int row, column;
+        bool active;
     };
-    const auto fetch_next = [&](int row, int row_end, int start) {
-        taps.fetch(query_of(row, row_end, start) * static_cast<u32>(p.offset_stride * O::kBytes));
+    // Threads without work take the first pixel of the tile, and store nothing.
+    const auto task_of = [&](int start) {
+        const u32 index = (static_cast<u32>(start) + (threadIdx.x & 31u)) / G::kLanes;
+        const int r = static_cast<int>(divide(index, d.columns));
+        const int c = static_cast<int>(index) - r * d.tile_columns;
+        const bool exists = row0 + r < row1 && c < columns;
+        return Task{exists ? row0 + r : row0, exists ? column0 + c : column0, exists && has_channels};
     };
+    const auto query_of = [&](const Task& task) { return static_cast<u32>(task.row * p.out_width + task.column); };
+    const auto fetch = [&](const Task& task) { taps.fetch(query_of(task) * static_cast<u32>(p.offset_stride * O::kBytes)); };
 
     wait_for_previous();
-    fetch_next(row0, min(row0 + d.step_rows, row1), warp_start);
-    // Two pixels of zeros behind the ring stand for everything outside of the image.
-    if (threadIdx.x < 16) shared_memory[ring * 8 + threadIdx.x] = make_uint4(0, 0, 0, 0);
-    int have = max(ring_origin, rows_end(min(row0 + d.step_rows, row1)));
-    stage_rows(ring_origin, have);
+    Task task = task_of(warp_start);
+    fetch(task);
+    // Zeros behind the rows stand for everything outside of the image: two pixels, and two a row below.
+    for (u32 i = threadIdx.x; i < static_cast<u32>(pitch + 2) * 8u; i += blockDim.x) {
+        shared_memory[static_cast<u32>(zeros_byte / 16) + i] = make_uint4(0, 0, 0, 0);
+    }
+    const Stager<V> stager(d, staged_column);
+    if (min(staged_column, staged_row) >= 0 && staged_column + pitch <= p.width && staged_row + staged_rows <= p.height &&
+        slab_byte + kSlabBytes <= channels * V::kBytes) {
+        stager.stage_inside(p, d, value, slab_byte, staged_row, staged_rows * pitch, 0);
+    } else {
+        stager.stage(p, d, value, slab_byte, staged_row, staged_rows * pitch, 0);
+    }
+    const u32 x_shift = staged_column == -1 ? kBeyond : 0, y_shift = staged_row == -1 ? kBeyond : 0;
+    const u32 x_limit = x_shift + pitch - 1 + (staged_column + pitch > p.width ? kBeyond : 0);
+    const u32 y_limit = y_shift + staged_rows - 1 + (staged_row + staged_rows > p.height ? kBeyond : 0);
+    const char* const chunks = reinterpret_cast<const char*>(shared_memory) + gather.chunk_byte[0];
     copy_async_wait();
     __syncthreads();
-    for (int row = row0;;) {
-        const int row_end = min(row + d.step_rows, row1);
-        const int tasks = (row_end - row) * d.tile_columns * G::kLanes;
-        // The rows that the next step needs arrive while this one computes.
-        int window_rows = have;
-        if (row_end < row1) {
-            const int end = max(have, rows_end(min(row_end + d.step_rows, row1)));
-            stage_rows(have, end);
-            have = end;
-        }
-        const int window_row = max(ring_origin, have - ring_rows);
-        window_rows -= window_row;
-        const u32 window_slot = (window_row - ring_origin) % ring_rows;
 
-        for (int start = warp_start; start < tasks; start += static_cast<int>(blockDim.x)) {
-            const u32 index = index_of(start);
-            const u32 r = divide(index, d.columns);
-            const int c = static_cast<int>(index - r * d.columns.value);
-            const bool active = has_channels && row + static_cast<int>(r) < row_end && c < columns;
-            const bool last = start + static_cast<int>(blockDim.x) >= tasks;
-            const int oy = row + static_cast<int>(r), ox = column0 + c;
-            const int x0 = centre_x(p, ox), y0 = centre_y(p, oy);
-            const NineTaps<O> nine = taps.take();
-            if (!last) fetch_next(row, row_end, start + static_cast<int>(blockDim.x));
-            typename G::S sums;
-            sums.clear();
-            u32 missed = 0;
+    for (int start = warp_start; start < tasks; start += static_cast<int>(blockDim.x)) {
+        const bool last = start + static_cast<int>(blockDim.x) >= tasks;
+        const bool active = task.active;
+        const u32 query = query_of(task);
+        const int x0 = centre_x(p, task.column), y0 = centre_y(p, task.row);
+        const auto own = taps.take();
+        if (!last) {
+            task = task_of(start + static_cast<int>(blockDim.x));
+            fetch(task);
+        }
+        typename G::S sums;
+        sums.clear();
+        u32 missed = 0;
 #pragma unroll
-            for (int k = 0; k < 9; k += SHARE) {
-                const Tap<O> tap = nine.template tap_of<SHARE>(k, part);
-                const Place px = locate(grid.x(tap.column, tap.dx()), x0 - staged_column);
-                const Place py = locate(grid.y(tap.row, tap.dy()), y0 - window_row);
-                const bool x_staged = px.index < static_cast<u32>(pitch - 1);
-                const bool staged = x_staged && py.index < static_cast<u32>(window_rows - 1);
-                if (!staged && (x_staged || !all_columns)) missed |= 1u << min(k + part, 8);
-                u32 slot0 = window_slot + py.index;
-                slot0 = min(slot0, slot0 - static_cast<u32>(ring_rows));
-                u32 slot1 = slot0 + 1u;
-                slot1 = slot1 == static_cast<u32>(ring_rows) ? 0u : slot1;
-                const char* first = reinterpret_cast<const char*>(shared_memory) + gather.chunk_byte[0];
-                const char* column = first + static_cast<int>(px.index << 7);
-                const char* upper = staged ? column + static_cast<int>(slot0 * row_bytes) : first + ring * kSlabBytes;
-                const char* lower = staged ? column + static_cast<int>(slot1 * row_bytes) : first + ring * kSlabBytes;
-                if constexpr (SHARE == 1) {
-                    gather.add(sums, G::S::weigh(tap.modulation(), px.fraction, py.fraction), upper, lower);
-                } else {
-                    const auto weights = G::S::weigh(tap.modulation(), px.fraction, py.fraction);
-                    const u32 own_upper = static_cast<u32>(upper - first), own_lower = static_cast<u32>(lower - first);
+        for (int k = 0; k < 9; k += SHARE) {
+            const Tap tap = own.tap_of(k, part);
+            const Place px = locate(grid.x(tap.column, tap.dx), x0 - staged_column);
+            const Place py = locate(grid.y(tap.row, tap.dy), y0 - staged_row);
+            const bool staged = px.index < static_cast<u32>(pitch - 1) && py.index < static_cast<u32>(staged_rows - 1);
+            if (px.index + x_shift >= x_limit || py.index + y_shift >= y_limit) missed |= 1u << min(k + part, 8);
+            const auto weights = G::S::weigh(tap.modulation, px.fraction, py.fraction);
+            const u32 corner = staged ? (px.index << 7) + py.index * row_bytes : static_cast<u32>(zeros_byte);
 #pragma unroll
-                    for (int s = 0; s < SHARE && k + s < 9; ++s) {
-                        gather.add(sums, G::S::template of_lane<SHARE>(weights, s), first + of_lane<SHARE>(own_upper, s),
-                                   first + of_lane<SHARE>(own_lower, s));
-                    }
-                }
+            for (int s = 0; s < SHARE && k + s < 9; ++s) {
+                const char* upper = chunks + static_cast<int>(of_lane<SHARE>(corner, s));
+                gather.add(sums, G::S::template of_lane<SHARE>(weights, s), upper, upper + row_bytes);
             }
+        }
+        if (__any_sync(0xffffffffu, missed != 0u)) {
             missed = any_lane<SHARE>(missed);
-            const u32 query = static_cast<u32>(oy * p.out_width + ox);
             if (!active) missed = 0;
             while (missed) {
-                // Outside of the window, but perhaps inside of the image.
+                // Outside of what is staged, but perhaps inside of the image.
                 const int k = __ffs(static_cast<int>(missed)) - 1;
                 missed &= missed - 1u;
                 const char* numbers = taps.numbers(query * static_cast<u32>(p.offset_stride * O::kBytes));
@@ -672,14 +670,9 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) ring_kernel(co
                     add_direct<V, 16, FAST, false>(pixels, x, y, modulation, sums, chunk * G::kPerChunk);
                 }
             }
-            if (active) gather.store(sums, output + query * static_cast<u32>(channels * V::kBytes), p.output_scale);
-            taps.arrive();
         }
-        if (row_end >= row1) break;
-        row = row_end;
-        fetch_next(row, min(row + d.step_rows, row1), warp_start);
-        copy_async_wait();
-        __syncthreads();
+        if (active) gather.store(sums, output + query * static_cast<u32>(channels * V::kBytes), p.output_scale);
+        taps.arrive();
     }
 }
 
@@ -691,7 +684,7 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) ring_kernel(co
 /// A sample outside of the window of d.halo rows around its taps is read from global memory. Grid: slabs * column tiles *
 /// runs of d.tile_rows rows of output. 3x3 kernels with offset_scale >= 0.
 /// CHUNKS: 16-byte pieces of a thread. RESIDENT: threads of a multiprocessor, which sets the registers of one. TILED: not
-/// all columns are staged. SHARE: as in ring_kernel.
+/// all columns are staged. SHARE: as in tile_kernel.
 template <class V, class O, int CHUNKS, bool FAST, int RESIDENT, bool TILED, int SHARE>
 __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) stream_kernel(const Params p, const Division d) {
     using G = Gather<V, CHUNKS, FAST>;
@@ -759,7 +752,7 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) stream_kernel(
 
     const int first_channel = slab_byte / V::kBytes, channel = (slab_byte + gather.lane * CHUNKS * 16) / V::kBytes;
     const bool has_channels = channel < channels;
-    NextTaps<O, G::kLanes> taps(p, d, 0, first_channel, kSlabBytes / V::kBytes, channel);
+    NextTaps<O, G::kLanes, SHARE> taps(p, d, 0, first_channel, kSlabBytes / V::kBytes, channel);
     struct Task {
         int row, column;
         bool active;
@@ -831,8 +824,6 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) stream_kernel(
             barrier_wait(full + (have - static_cast<int>(phase) * ring_rows) * 8, phase & 1u);
         }
     };
-    // A row or column that lies outside of what is staged counts as staged if everything beyond is outside of the image.
-    constexpr int kBeyond = 1 << 29;
     const u32 x_shift = staged_column == -1 ? kBeyond : 0;
     const u32 x_limit = x_shift + pitch - 1 + (staged_column + pitch > p.width ? kBeyond : 0);
     const int row_bytes = pitch * kSlabBytes;
@@ -847,7 +838,7 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) stream_kernel(
         const bool more = start + turn < total;
         const u32 query = query_of(task);
         const int x0 = centre_x(p, task.column), y0 = w.centre;
-        const NineTaps<O> nine = taps.take();
+        const auto own = taps.take();
         if (more) task = task_of(index += turn);
         if (more) taps.fetch(offset_of(query_of(task)));
         const u32 window_slot = static_cast<u32>(first) - divide(static_cast<u32>(first), d.lanes) * ring_rows;
@@ -859,9 +850,9 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) stream_kernel(
         bool complete = true;
 #pragma unroll
         for (int k = 0; k < 9; k += SHARE) {
-            const Tap<O> tap = nine.template tap_of<SHARE>(k, part);
-            const Place px = locate(grid.x(tap.column, tap.dx()), x0 - staged_column);
-            const Place py = locate(grid.y(tap.row, tap.dy()), y0 - w.top);
+            const Tap tap = own.tap_of(k, part);
+            const Place px = locate(grid.x(tap.column, tap.dx), x0 - staged_column);
+            const Place py = locate(grid.y(tap.row, tap.dy), y0 - w.top);
             const bool staged = px.index < static_cast<u32>(pitch - 1) && py.index < window_rows;
             complete = complete && py.index + y_shift < y_limit;
             if (TILED) complete = complete && px.index + x_shift < x_limit;
@@ -870,9 +861,9 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) stream_kernel(
             if constexpr (SHARE == 1) {
                 const char* corner = chunks + static_cast<int>(px.index << 7) + static_cast<int>(slot * row_bytes);
                 const char* upper = staged ? corner : chunks + zeros_byte;
-                gather.add(sums, G::S::weigh(tap.modulation(), px.fraction, py.fraction), upper, upper + row_bytes);
+                gather.add(sums, G::S::weigh(tap.modulation, px.fraction, py.fraction), upper, upper + row_bytes);
             } else {
-                const auto weights = G::S::weigh(tap.modulation(), px.fraction, py.fraction);
+                const auto weights = G::S::weigh(tap.modulation, px.fraction, py.fraction);
                 const u32 corner = staged ? (px.index << 7) + slot * row_bytes : static_cast<u32>(zeros_byte);
 #pragma unroll
                 for (int s = 0; s < SHARE && k + s < 9; ++s) {

@@ -410,6 +410,17 @@ __device__ __forceinline__ void load_piece(const char* from, u32& first, u32& se
 #endif
 }
 
+/// Two bytes in the low half of a word; not before what is volatile and stands above.
+__device__ __forceinline__ u32 load_half(const char* from) {
+#ifdef ORINPORT_EMULATE
+    return load_global<2>(from).words[0];
+#else
+    u32 half;
+    asm volatile("ld.global.u16 %0, [%1];" : "=r"(half) : "l"(from));
+    return half;
+#endif
+}
+
 /// Of one column of a 3x3 kernel, in pieces of 8 bytes: six numbers of 2 bytes from `offset` on, three from `modulations` on. A
 /// piece is read only if it holds one of them.
 __device__ __forceinline__ void load_column(const char* offset, const char* modulations, u32* places, u32* factors) {
@@ -434,17 +445,9 @@ __device__ __forceinline__ void load_column(const char* offset, const char* modu
     factors[1] = __byte_perm(m[1], m[1], other);
 }
 
-/// A tap of a 3x3 kernel: its place in the kernel and its three numbers as they were read.
-template <class O>
+/// A tap of a 3x3 kernel: its place in the kernel and its three numbers.
 struct Tap {
-    float column, row;
-    u32 offset[O::kBytes == 2 ? 1 : 2];
-    u32 factor;
-    int half;  // of the factor's word, for 2-byte numbers
-
-    __device__ __forceinline__ float dx() const { return O::get(offset, 0); }
-    __device__ __forceinline__ float dy() const { return O::get(offset, 1); }
-    __device__ __forceinline__ float modulation() const { return O::get(&factor, half); }
+    float column, row, dx, dy, modulation;
 };
 
 /// The 27 numbers of one group of a 3x3 kernel, fetched in pieces of 8 bytes; rows start at multiples of 8 bytes.
@@ -492,19 +495,35 @@ struct NineTaps {
     __device__ __forceinline__ float dx(int tap) const { return O::get(words, 2 * tap); }
     __device__ __forceinline__ float dy(int tap) const { return O::get(words, 2 * tap + 1); }
     __device__ __forceinline__ float modulation(int tap) const { return O::get(words, 18 + tap); }
+};
+
+/// The taps that one of SHARE lanes prepares: lane `part` has taps part, part + SHARE, ..., and all lanes the last one. `begin` is
+/// called once with the address of the group's first number in any row.
+///
+/// All nine are read, in pieces of 8 bytes, and the lane's chosen from them; four lanes read 2-byte numbers one by one (ALONE).
+template <class O, int SHARE, bool ALONE = SHARE == 4 && O::kBytes == 2>
+struct OwnTaps {
+    NineTaps<O> nine;
+    u32 shift;
+
+    __device__ __forceinline__ void begin(const char* from, int) { shift = NineTaps<O>::shift_of(from); }
+    __device__ __forceinline__ void load(const char* from) { nine.load(from - shift, shift); }
+    __device__ __forceinline__ void align() { nine.align(shift); }
+    __device__ __forceinline__ void read_shared(const char* from) { nine.read_shared(from); }
 
     /// Tap first + part, part being below SHARE; behind the last tap its place, with a modulation that means nothing.
-    template <int SHARE>
-    __device__ __forceinline__ Tap<O> tap_of(int first, int part) const {
+    __device__ __forceinline__ Tap tap_of(int first, int part) const {
+        constexpr bool kPairs = NineTaps<O>::kPairs;
         constexpr int kWords = kPairs ? 1 : 2;
-        const auto factor_of = [this](int tap) { return words[kPairs ? 9 + tap / 2 : 18 + tap]; };
-        Tap<O> tap;
+        const u32* words = nine.words;
+        const auto factor_of = [words](int tap) { return words[kPairs ? 9 + tap / 2 : 18 + tap]; };
+        Tap tap;
         tap.column = static_cast<float>(first / 3);
         tap.row = static_cast<float>(first % 3);
-        tap.factor = factor_of(first);
-        tap.half = kPairs ? first % 2 : 0;
+        u32 factor = factor_of(first), offset[kWords];
+        int half = kPairs ? first % 2 : 0;
 #pragma unroll
-        for (int i = 0; i < kWords; ++i) tap.offset[i] = words[kWords * first + i];
+        for (int i = 0; i < kWords; ++i) offset[i] = words[kWords * first + i];
         if constexpr (SHARE > 1) {
 #pragma unroll
             for (int s = 1; s < SHARE; ++s) {
@@ -512,12 +531,53 @@ struct NineTaps {
                 const bool reached = part >= s;
                 tap.column = reached ? static_cast<float>((first + s) / 3) : tap.column;
                 tap.row = reached ? static_cast<float>((first + s) % 3) : tap.row;
-                if (!kPairs || s % 2 == 0) tap.factor = reached ? factor_of(first + s) : tap.factor;
+                if (!kPairs || s % 2 == 0) factor = reached ? factor_of(first + s) : factor;
 #pragma unroll
-                for (int i = 0; i < kWords; ++i) tap.offset[i] = reached ? words[kWords * (first + s) + i] : tap.offset[i];
+                for (int i = 0; i < kWords; ++i) offset[i] = reached ? words[kWords * (first + s) + i] : offset[i];
             }
-            if (kPairs) tap.factor = __byte_perm(tap.factor, 0u, part & 1 ? 0x3232u : 0x1010u);
+            if (kPairs) factor = __byte_perm(factor, 0u, part & 1 ? 0x3232u : 0x1010u);
         }
+        tap.dx = O::get(offset, 0);
+        tap.dy = O::get(offset, 1);
+        tap.modulation = O::get(&factor, half);
+        return tap;
+    }
+};
+
+template <class O, int SHARE>
+struct OwnTaps<O, SHARE, true> {
+    static_assert(9 % SHARE == 1, "the last tap is every lane's");
+    static constexpr int kRounds = 9 / SHARE + 1;
+    int own;  // bytes of a lane's offset from the first one
+    u32 dx[kRounds], dy[kRounds], factor[kRounds];
+
+    __device__ __forceinline__ void begin(const char*, int part) { own = part * 2 * O::kBytes; }
+    __device__ __forceinline__ void load(const char* from) {
+        const char* offsets = from + own;
+        const char* factors = from + own / 2;
+#pragma unroll
+        for (int i = 0; i + 1 < kRounds; ++i) {
+            dx[i] = load_half(offsets + i * SHARE * 2 * O::kBytes);
+            dy[i] = load_half(offsets + (i * SHARE * 2 + 1) * O::kBytes);
+            factor[i] = load_half(factors + (18 + i * SHARE) * O::kBytes);
+        }
+        dx[kRounds - 1] = load_half(from + 16 * O::kBytes);
+        dy[kRounds - 1] = load_half(from + 17 * O::kBytes);
+        factor[kRounds - 1] = load_half(from + 26 * O::kBytes);
+    }
+    __device__ __forceinline__ void align() const {}
+    __device__ __forceinline__ Tap tap_of(int first, int part) const {
+        Tap tap;
+        tap.column = static_cast<float>(first / 3);
+        tap.row = static_cast<float>(first % 3);
+#pragma unroll
+        for (int s = 1; s < SHARE && first + s < 9; ++s) {
+            tap.column = part >= s ? static_cast<float>((first + s) / 3) : tap.column;
+            tap.row = part >= s ? static_cast<float>((first + s) % 3) : tap.row;
+        }
+        tap.dx = O::get(dx + first / SHARE, 0);
+        tap.dy = O::get(dy + first / SHARE, 0);
+        tap.modulation = O::get(factor + first / SHARE, 0);
         return tap;
     }
 };

@@ -13,7 +13,7 @@ namespace dcnv4 {
 
 constexpr int kHopperSharedBytes = 232448;  // of a block on sm_90; earlier architectures have less
 
-enum Kernel : int { kDirect = 0, kWhole = 1, kRing = 2, kStream = 3 };
+enum Kernel : int { kDirect = 0, kWhole = 1, kTile = 2, kStream = 3 };
 
 /// One way to compute: a kernel with its compile-time and launch parameters. An extent of 0 means all of it.
 struct Configuration {
@@ -23,10 +23,9 @@ struct Configuration {
     int threads;       // of a block
     int images;        // whole: images of a unit
     int buffers;       // whole: 2 stages the next unit while one is computed
-    int tile_columns;  // ring, stream: output pixels of a block
+    int tile_columns;  // tile, stream: output pixels of a block
     int tile_rows;
-    int step_rows;     // ring: output rows between two loads
-    int halo;          // ring, stream: rows and columns staged beyond the undisturbed samples
+    int halo;          // tile, stream: rows and columns staged beyond the undisturbed samples
     int resident;      // tile: threads of a multiprocessor for which registers are allotted
 };
 
@@ -63,42 +62,40 @@ inline Divisor divisor(unsigned value) {
 }
 
 constexpr Configuration kConfigurations[] = {
-    // kernel, bytes, split, threads, images, buffers, tile columns, tile rows, step rows, halo, resident
-    {kDirect, 0, 1, 128, 1, 1, 0, 0, 0, 0, 0},  // any alignment
-    {kDirect, 8, 1, 128, 1, 1, 0, 0, 0, 0, 0},  //
-    {kDirect, 16, 1, 64, 1, 1, 0, 0, 0, 0, 0},  //
-    {kDirect, 16, 1, 128, 1, 1, 0, 0, 0, 0, 0},  //
-    {kDirect, 16, 3, 96, 1, 1, 0, 0, 0, 0, 0},  // few pixels: taps over threads
-    {kDirect, 16, 3, 192, 1, 1, 0, 0, 0, 0, 0},  //
-    {kDirect, 16, 9, 288, 1, 1, 0, 0, 0, 0, 0},  //
-    {kWhole, 32, 1, 320, 1, 1, 0, 0, 0, 0, 640},  // 28x28: two blocks on an sm_90 multiprocessor
-    {kWhole, 32, 1, 160, 1, 1, 0, 0, 0, 0, 640},  // 14x14: four
-    {kWhole, 32, 1, 160, 2, 1, 0, 0, 0, 0, 640},  // 7x7
-    {kWhole, 32, 1, 128, 1, 1, 0, 0, 0, 0, 640},  //
-    {kWhole, 32, 1, 320, 2, 1, 0, 0, 0, 0, 640},  //
-    {kRing, 32, 1, 640, 1, 1, 0, 0, 8, 3, 640},  // 56x56: an image passes through one multiprocessor
-    {kRing, 32, 1, 320, 1, 1, 28, 14, 14, 3, 640},  // large images: tiles
-    {kRing, 32, 1, 320, 1, 1, 20, 16, 16, 3, 640},  //
-    {kRing, 32, 1, 192, 1, 1, 16, 12, 12, 3, 640},  //
-    {kRing, 32, 1, 128, 1, 1, 8, 8, 8, 3, 640},  //
-    {kWhole, 16, 1, 320, 1, 1, 0, 0, 0, 0, 640},  // groups of 8, 24, ... channels, and int8
-    {kWhole, 16, 1, 160, 2, 1, 0, 0, 0, 0, 640},  //
-    {kRing, 16, 1, 640, 1, 1, 0, 0, 8, 3, 640},  //
-    {kRing, 16, 1, 320, 1, 1, 20, 16, 16, 3, 640},  //
-    {kWhole, 64, 1, 160, 1, 1, 0, 0, 0, 0, 640},  // fp32
-    {kWhole, 64, 1, 160, 2, 1, 0, 0, 0, 0, 640},  //
-    {kStream, 32, 1, 512, 1, 1, 0, 0, 0, 4, 512},  // many images
-    {kStream, 32, 1, 512, 1, 1, 40, 0, 0, 4, 512},  // large images
-    {kStream, 32, 1, 512, 1, 1, 20, 0, 0, 4, 512},  //
-    {kStream, 16, 1, 512, 1, 1, 0, 0, 0, 4, 512},  // groups of 8, 24, ... channels, and int8
-    {kStream, 32, 1, 384, 1, 1, 0, 0, 0, 4, 512},  // before sm_90
-    {kWhole, 32, 1, 160, 4, 1, 0, 0, 0, 0, 640},  // 7x7 in fp32: all of a batch at once
-    {kWhole, 64, 1, 160, 4, 1, 0, 0, 0, 0, 640},  //
+    // kernel, bytes, split, threads, images, buffers, tile columns, tile rows, halo, resident
+    {kDirect, 0, 1, 128, 1, 1, 0, 0, 0, 0},  // any alignment
+    {kDirect, 8, 1, 128, 1, 1, 0, 0, 0, 0},  //
+    {kDirect, 16, 1, 64, 1, 1, 0, 0, 0, 0},  //
+    {kDirect, 16, 1, 128, 1, 1, 0, 0, 0, 0},  //
+    {kDirect, 16, 3, 96, 1, 1, 0, 0, 0, 0},  // few pixels: taps over threads
+    {kDirect, 16, 3, 192, 1, 1, 0, 0, 0, 0},  //
+    {kDirect, 16, 9, 288, 1, 1, 0, 0, 0, 0},  //
+    {kWhole, 32, 1, 320, 1, 1, 0, 0, 0, 640},  // 28x28: two blocks on an sm_90 multiprocessor
+    {kWhole, 32, 1, 160, 1, 1, 0, 0, 0, 640},  // 14x14: four
+    {kWhole, 32, 1, 160, 2, 1, 0, 0, 0, 640},  // 7x7
+    {kWhole, 32, 1, 128, 1, 1, 0, 0, 0, 640},  //
+    {kWhole, 32, 1, 320, 2, 1, 0, 0, 0, 640},  //
+    {kTile, 32, 1, 256, 1, 1, 16, 16, 3, 512},  // large images: tiles
+    {kTile, 32, 1, 256, 1, 1, 16, 8, 3, 512},  //
+    {kTile, 32, 1, 192, 1, 1, 16, 12, 3, 512},  //
+    {kTile, 32, 1, 128, 1, 1, 8, 8, 3, 512},  //
+    {kWhole, 16, 1, 320, 1, 1, 0, 0, 0, 640},  // groups of 8, 24, ... channels, and int8
+    {kWhole, 16, 1, 160, 2, 1, 0, 0, 0, 640},  //
+    {kTile, 16, 1, 256, 1, 1, 16, 16, 3, 512},  //
+    {kWhole, 64, 1, 160, 1, 1, 0, 0, 0, 640},  // fp32
+    {kWhole, 64, 1, 160, 2, 1, 0, 0, 0, 640},  //
+    {kStream, 32, 1, 512, 1, 1, 0, 0, 4, 512},  // many images
+    {kStream, 32, 1, 512, 1, 1, 40, 0, 4, 512},  // large images
+    {kStream, 32, 1, 512, 1, 1, 20, 0, 4, 512},  //
+    {kStream, 16, 1, 512, 1, 1, 0, 0, 4, 512},  // groups of 8, 24, ... channels, and int8
+    {kStream, 32, 1, 384, 1, 1, 0, 0, 4, 512},  // before sm_90
+    {kWhole, 32, 1, 160, 4, 1, 0, 0, 0, 640},  // 7x7 in fp32: all of a batch at once
+    {kWhole, 64, 1, 160, 4, 1, 0, 0, 0, 640},  //
 };
 // What choose() falls back to, as ids.
 constexpr int kScalarId = 1, kNarrowId = 2, kPlainId = 4, kSplitId = 6;
 constexpr double kDirectScore = 0.4;          // a tile has to promise more than this
-constexpr int64_t kTileThreshold = 2048;      // 16-byte lanes of a multiprocessor from which tiles pay
+constexpr int64_t kTileThreshold = 1024;      // 16-byte lanes of a multiprocessor from which tiles pay
 constexpr int kRingRows = 40;                 // of a stream, at most
 constexpr int kStreamBytes = 256 + 8 * (kRingRows + 16);  // two pixels and barriers
 constexpr int64_t kSplitThreshold = 512;      // below which taps are divided over threads
@@ -109,26 +106,26 @@ struct Measured {
     int element_bytes, height, width, channels, batch, id;
 };
 constexpr Measured kMeasured[] = {
-    {2, 56, 56, 64, 64, 24},
-    {2, 28, 28, 128, 64, 24},
+    {2, 56, 56, 64, 64, 22},
+    {2, 28, 28, 128, 64, 22},
     {2, 14, 14, 256, 64, 12},
     {2, 7, 7, 512, 64, 10},
     {2, 56, 56, 64, 1, 5},
     {2, 28, 28, 128, 1, 7},
     {2, 14, 14, 256, 1, 7},
     {2, 7, 7, 512, 1, 7},
-    {2, 200, 320, 128, 1, 26},
-    {2, 200, 320, 256, 1, 25},
-    {2, 100, 160, 128, 1, 17},
-    {2, 100, 160, 256, 1, 17},
+    {2, 200, 320, 128, 1, 13},
+    {2, 200, 320, 256, 1, 13},
+    {2, 100, 160, 128, 1, 14},
+    {2, 100, 160, 256, 1, 14},
     {2, 50, 80, 128, 1, 4},
     {2, 50, 80, 256, 1, 4},
     {2, 25, 40, 128, 1, 6},
     {2, 25, 40, 256, 1, 4},
-    {4, 56, 56, 64, 64, 24},
-    {4, 28, 28, 128, 64, 28},
+    {4, 56, 56, 64, 64, 22},
+    {4, 28, 28, 128, 64, 26},
     {4, 14, 14, 256, 64, 9},
-    {4, 7, 7, 512, 128, 29},
+    {4, 7, 7, 512, 128, 27},
     {4, 7, 7, 512, 64, 10},
 };
 
@@ -175,7 +172,7 @@ inline bool wide(const Params& p, int type) {
 /// Neighbouring lanes that work on one group and share the preparation of its taps: 1, 2 or 4. It costs shuffles, which
 /// pays where arithmetic binds, not shared memory: in 16-bit types.
 inline int shared_lanes(const Params& p, int type, const Configuration& c) {
-    const bool tiles = c.kernel == kRing || (c.kernel == kStream && c.tile_columns > 0);
+    const bool tiles = c.kernel == kTile || (c.kernel == kStream && c.tile_columns > 0);
     if (!tiles || c.bytes != 32 || bytes_of(type) != 2) return 1;
     const int lanes = p.group_channels / 16;
     return lanes % 4 == 0 ? 4 : lanes % 2 == 0 ? 2 : 1;
@@ -262,7 +259,6 @@ inline bool plan(const Params& p, int value, int offset, const Configuration& c,
     }
     const int columns = c.tile_columns && c.tile_columns < p.out_width ? c.tile_columns : p.out_width;
     const int rows = c.tile_rows && c.tile_rows < p.out_height ? c.tile_rows : p.out_height;
-    const int step = c.step_rows < rows ? c.step_rows : rows;
     const auto span = [&](int64_t pixels, int stride, int kernel, int dilation) {
         return static_cast<int64_t>(std::ceil((pixels - 1.0) * stride + double{p.offset_scale} * dilation * (kernel - 1))) +
                3 + 2 * c.halo;
@@ -314,11 +310,9 @@ inline bool plan(const Params& p, int value, int offset, const Configuration& c,
         *launch = l;
         return true;
     }
-    // The rows of one step, and those that the next one adds.
-    const int steps_rows = 2 * step < rows ? 2 * step : rows;
-    int64_t ring = span(steps_rows, p.stride_h, p.kernel_h, p.dilation_h);
-    if (ring > p.height + 2) ring = p.height + 2;
-    const int64_t offset_start = (ring * pitch + 2) * 128, shared = offset_start + offset_bytes;
+    int64_t staged = span(rows, p.stride_h, p.kernel_h, p.dilation_h);
+    if (staged > p.height + 2) staged = p.height + 2;
+    const int64_t offset_start = (staged * pitch + pitch + 2) * 128, shared = offset_start + offset_bytes;
     if (p.batch > 65535 || shared > limits.shared_bytes) return false;
     const int64_t column_tiles = ceil_div(p.out_width, columns), row_tiles = ceil_div(p.out_height, rows);
     if (column_tiles * row_tiles * slabs >= limit) return false;
@@ -327,8 +321,7 @@ inline bool plan(const Params& p, int value, int offset, const Configuration& c,
     d.column_tiles = divisor(static_cast<unsigned>(column_tiles));
     d.tile_columns = columns;
     d.tile_rows = rows;
-    d.step_rows = step;
-    d.ring_rows = static_cast<int>(ring);
+    d.ring_rows = static_cast<int>(staged);
     d.halo = c.halo;
     d.offset_start = static_cast<int>(offset_start);
     l.grid_x = static_cast<unsigned>(column_tiles * row_tiles * slabs);
@@ -351,7 +344,7 @@ inline double tile_score(const Params& p, int value, const Configuration& c, con
         return tasks / (std::ceil(tasks / workers) * workers) * waves / std::ceil(waves) * channels_of(p) * bytes_of(value) /
                (d.slabs.value * 128.0) / (1.0 + 0.06 * (staged - 1.0)) * std::min(1.0, 0.4 + workers / 850.0);
     }
-    const double tasks = double(c.kernel == kWhole ? d.tile_rows : d.step_rows) * d.tile_columns * d.images * lanes;
+    const double tasks = double(d.tile_rows) * d.tile_columns * d.images * lanes;
     const double rounds = std::ceil(tasks / c.threads);
     const int blocks = resident_blocks(c, l.shared_bytes, limits);
     const double waves = (c.kernel == kWhole ? double(d.units) : double(l.grid_x) * l.grid_y) /
@@ -362,7 +355,7 @@ inline double tile_score(const Params& p, int value, const Configuration& c, con
     double score = tasks / (rounds * c.threads) * waves / std::ceil(waves) * channels_of(p) * bytes_of(value) /
                    (d.slabs.value * 128.0) / (1.0 + 0.06 * (staged - 1.0));
     score *= std::min(1.0, 0.4 + blocks * c.threads / 850.0);
-    if (c.kernel == kRing) score *= 0.95;
+    if (c.kernel == kTile) score *= 0.95;
     return score;
 }
 

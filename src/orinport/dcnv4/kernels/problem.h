@@ -50,8 +50,8 @@ struct Division {
     Divisor slabs;    // tile: slabs of 128 bytes of channels
     Divisor column_tiles;
     int tile_columns, tile_rows;  // output pixels of a block
-    int step_rows;                // output rows between two loads
-    int ring_rows;                // staged rows
+    int step_rows;                // stream: staged rows that are given back at once
+    int ring_rows;                // tile, stream: staged rows
     int halo;                     // rows and columns staged on each side beyond the undisturbed samples
     int images;                   // whole image: images of a unit
     int buffers;                  // whole image: 2 if the next unit is staged while one is computed
