@@ -238,6 +238,17 @@ def test_truth_values_that_are_returned_stay() -> None:
     assert [each.op_type for each in model.ir.graph].count("Greater") == 1
 
 
+@pytest.mark.parametrize("op", OPS)
+def test_a_comparison_of_two_scalars_gets_its_cast(op: str) -> None:
+    nodes = [node(op, ["x", "t"], "c"), node("Cast", ["c"], "y", to=1)]
+    proto = network(nodes, {"x": ()}, ["y"], {"t": np.asarray(0.5, np.float32)})
+    model, log = apply_to(proto, CASTS)
+    assert len(log.applied) == 1, log.rolled_back
+    for value in (0.25, 0.5, 0.75):
+        feeds = {"x": np.asarray(value, np.float32)}
+        assert np.array_equal(run_onnx(ir.to_proto(model.ir), feeds)[0], run_onnx(proto, feeds)[0])
+
+
 def test_refused() -> None:
     integers = network(
         [node("Greater", ["x", "z"], "c"), node("Cast", ["c"], "y", to=1)],

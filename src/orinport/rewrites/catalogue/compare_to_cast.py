@@ -168,7 +168,7 @@ def _shaped(value: ir.Value, shape: tuple[int, ...], builder: Builder) -> ir.Val
     constant = builder.context.constant(value)
     if constant is not None:
         missing = (1,) * (len(shape) - constant.ndim)
-        return builder.constant(constant.reshape(*missing, *constant.shape), "threshold")
+        return builder.constant(constant.reshape((*missing, *constant.shape)), "threshold")
     return value if builder.shape(value) == shape else spread(value, shape, builder)
 
 
