@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from orinport.errors import OrinportError
-from orinport.precision.calibrators import METHODS, entropy_bins, find_range
+from orinport.precision.calibrators import METHODS, entropy_bins, find_range, is_exact
 from orinport.precision.histogram import BINS, Histogram
-from orinport.precision.state import read_state, write_state
+from orinport.precision.state import State, read_state, write_state
 
 FLOATS = hnp.arrays(np.float32, st.integers(0, 60), elements=st.floats(-1e6, 1e6, width=32))
 
@@ -29,7 +29,25 @@ def same(left: Histogram, right: Histogram) -> bool:
     return (
         (left.exponent, left.low, left.high, left.seen, left.nonfinite)
         == (right.exponent, right.low, right.high, right.seen, right.nonfinite)
-    ) and bool((left.counts == right.counts).all())
+        and bool((left.counts == right.counts).all())
+        and left.exact_from == right.exact_from
+        and (left.tail is None) == (right.tail is None)
+        and (left.tail is None or right.tail is None or bool((left.tail == right.tail).all()))
+    )
+
+
+def split(sample: np.ndarray, others: np.ndarray, *, exact_from: float, seen: int = 0) -> Histogram:
+    """A tensor of which some elements are counted, and of the others those of at least `exact_from`."""
+    made = histogram(sample, others)
+
+    def counted(values: np.ndarray) -> np.ndarray:
+        part = Histogram(made.exponent)
+        part.add(values)
+        return part.counts
+
+    made.counts, made.tail, made.exact_from = counted(sample), counted(others[others >= exact_from]), exact_from
+    made.seen = seen or made.seen
+    return made
 
 
 @settings(max_examples=25)
@@ -86,17 +104,86 @@ def test_state_comes_back(tmp_path: Path) -> None:
         "a: b": histogram(np.arange(5, dtype=np.float32)),
         "zeros": histogram(np.zeros(3, np.float32)),
         "n": Histogram(),
+        "tailed": split(np.arange(100, dtype=np.float32), np.arange(200, dtype=np.float32), exact_from=90.0),
     }
-    write_state(tmp_path / "s", "signature", {0: 16, 32: 40}, made)
-    done, back = read_state(tmp_path / "s", "signature")
-    assert done == {0: 16, 32: 40}
-    assert all(same(made[name], back[name]) for name in made)
-    assert read_state(tmp_path / "none", "signature") == ({}, {})
+    thresholds = ((0.0, 1.5), (90.0, 0.0))
+    write_state(tmp_path / "s", "signature", State({0: 16, 32: 40}, made, thresholds))
+    back = read_state(tmp_path / "s", "signature")
+    assert back is not None
+    assert (back.done, back.thresholds) == ({0: 16, 32: 40}, thresholds)
+    assert list(back.histograms) == list(made)
+    assert all(same(made[name], back.histograms[name]) for name in made)
+    write_state(tmp_path / "empty", "signature", State({}, {}))
+    assert read_state(tmp_path / "empty", "signature") == State({}, {})
+    assert read_state(tmp_path / "none", "signature") is None
     with pytest.raises(OrinportError, match="another network"):
         read_state(tmp_path / "s", "other")
     (tmp_path / "s").write_bytes(b"PK\x03\x04 nothing")
     with pytest.raises(OrinportError, match="is not the state"):
         read_state(tmp_path / "s", "signature")
+
+
+# ------------------------------------------------------------------------------------------ samples with tails
+
+
+MAGNITUDES = hnp.arrays(np.float32, st.integers(1, 60), elements=st.floats(0, 1e6, width=32))
+
+
+@given(st.lists(st.tuples(MAGNITUDES, MAGNITUDES), min_size=1, max_size=4), st.floats(0.5, 1e5, width=32), st.data())
+def test_weights_make_up_for_what_was_not_counted(
+    parts: list[tuple[np.ndarray, np.ndarray]], threshold: float, draw: st.DataObject
+) -> None:
+    """Whatever the order, counts add up to all elements, those of the tail are exact, and no bin is negative."""
+    made = [split(sample, others, exact_from=threshold) for sample, others in parts]
+    merged, other_way = Histogram(), Histogram()
+    for each in made:
+        merged.merge(each)
+    for each in draw.draw(st.permutations(made)):
+        other_way.merge(each)
+    assert same(merged, other_way)
+    found, whole = merged.weighted(), histogram(*(array for pair in parts for array in pair))
+    edge = found.estimated
+    assert found.tail is None
+    assert found.counts.sum() == whole.counts.sum()
+    assert found.counts.min() >= 0
+    assert (found.counts[edge:] == whole.counts[edge:]).all()
+    assert (edge - 1) * found.width < threshold <= edge * found.width or edge in (0, BINS)
+
+
+def test_what_is_left_is_shared_out_as_the_sample_lies() -> None:
+    sample = np.repeat(np.arange(8, dtype=np.float32), [1, 0, 2, 4, 0, 0, 1, 1])
+    made = split(sample, np.array([7, 3, 7], np.float32), exact_from=6.5, seen=9 + 2 + 80)
+    found = made.weighted()
+    bins = {int(at * found.width): int(found.counts[at]) for at in np.flatnonzero(found.counts)}
+    assert bins == {0: 11, 2: 22, 3: 44, 6: 11, 7: 3}
+    assert found.exact_from == 6.5
+    assert found.estimated == 6.5 / found.width
+
+
+def test_without_a_sample_the_rest_counts_as_zero() -> None:
+    made = split(np.zeros(0, np.float32), np.array([7, 6], np.float32), exact_from=6.0, seen=100).weighted()
+    assert (made.counts[0], made.counts.sum()) == (98, 100)
+
+
+def test_totals_beyond_64_bits_are_shared_out_exactly() -> None:
+    made = split(np.array([1, 2, 2], np.float32), np.array([7], np.float32), exact_from=4.0, seen=3 * 10**18 + 1)
+    made.counts *= 10**9
+    found = made.weighted()
+    assert found.counts[found.counts > 0].tolist() == [10**18, 2 * 10**18, 1]
+
+
+def test_ranges_are_exact_only_where_the_tail_is() -> None:
+    values = np.abs(np.random.default_rng(0).standard_normal(100_000)).astype(np.float32)
+    made = split(values[::10], np.delete(values, np.s_[::10]), exact_from=3.0)
+    found, whole = made.weighted(), histogram(values)
+    for percentile in (99.75, 99.9, 99.99, 100):
+        assert is_exact(found, percentile=percentile)
+        assert find_range(found, percentile=percentile) == find_range(whole, percentile=percentile)
+    assert not is_exact(found, percentile=99.7)
+    assert not is_exact(found, "mse")
+    assert not is_exact(found, "entropy")
+    assert is_exact(found, "min-max")
+    assert is_exact(whole, "entropy")
 
 
 # ------------------------------------------------------------------------------------------ calibrators

@@ -19,8 +19,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from math import prod
 from multiprocessing import get_context
 from pathlib import Path
@@ -35,13 +35,14 @@ from orinport.model.layer import DType
 from orinport.model.model import dtype_of, shape_of
 from orinport.model.runtime import open_session
 from orinport.model.save import EMBEDDED_BYTES, copy_model, save, to_proto
-from orinport.precision.calibrators import METHODS, find_range
+from orinport.precision.calibrators import METHODS, find_range, is_exact
 from orinport.precision.data import DataSpec, InputSpec, Samples, open_data
 from orinport.precision.findings import constant_activation, nonfinite_activation
 from orinport.precision.histogram import Histogram
 from orinport.precision.plan import Plan, Watched, plan_of
 from orinport.precision.scales import Origin, Scale, Scales
-from orinport.precision.state import read_state, write_state
+from orinport.precision.state import State, read_state, write_state
+from orinport.precision.tails import FEWEST, LEAST_PERCENTILE, Thresholds, pilots, share_of, thresholds_of
 from orinport.precision.tap import Taps, tapping
 from orinport.precision.tapped import tapped
 from orinport.rewrites.runnable import counts_padding_wrong, runnable
@@ -84,9 +85,10 @@ class CalibrationOptions:
     evenly spread; 0 for all. Extremes are always those of all elements."""
     optimised: bool = True
     """Whether the network may run optimised, with elements counted inside ONNX Runtime; `min-max` never does."""
-    counted: int = 0
-    """Where it does, elements of one tensor and sample that are counted, in evenly spread blocks; 0 for all. Fewer take
-    less time, and move a percentile by more than a bin."""
+    counted: int = 1 << 15
+    """Where it does, elements of one tensor and sample that are counted whatever they are, in evenly spread blocks; 0
+    for all. Those of the tail that a percentile asks for are always all counted. All elements are with a percentile
+    below 99.9, with any other method, and with fewer than 64 samples."""
     megabytes: int = 384
     """Memory for watched tensors: samples run side by side as long as theirs fit; those of a sample that are larger
     are watched in several runs."""
@@ -94,7 +96,10 @@ class CalibrationOptions:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What was seen: a histogram for each tensor, and how many samples."""
+    """What was seen: a histogram for each tensor, and how many samples.
+
+    Where only the tail was counted completely, histograms say from where on they are exact.
+    """
 
     histograms: Mapping[str, Histogram]
     samples: int
@@ -114,6 +119,8 @@ class _Shard:
     """The model itself where the process may not see the file."""
     shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """Of the tensors that are counted inside ONNX Runtime; none if the network runs as it is written."""
+    thresholds: tuple[Thresholds, ...] = ()
+    """Beyond which all elements of these tensors are counted; none: all elements of all of them are."""
 
 
 def calibrate(
@@ -138,7 +145,10 @@ def calibrate(
 
 
 def scales_of(collected: Collected, *, method: str = "percentile", percentile: float = 99.99) -> Scales:
-    """Scales from what was collected, with findings on tensors that were constant or not finite."""
+    """Scales from what was collected, with findings on tensors that were constant or not finite.
+
+    Raises OrinportError if it was collected for percentiles, and this method or percentile asks for more.
+    """
     tensors: dict[str, Scale] = {}
     findings: list[Finding] = []
     for name, histogram in collected.histograms.items():
@@ -148,6 +158,11 @@ def scales_of(collected: Collected, *, method: str = "percentile", percentile: f
             continue
         if histogram.low == histogram.high:
             findings.append(constant_activation(name, histogram.low))
+        if not is_exact(histogram, method, percentile=percentile):
+            raise OrinportError(
+                f"Of {name!r} only the largest magnitudes were all counted, which do not give its range.",
+                "Collect with the options of that method and percentile.",
+            )
         largest = find_range(histogram, method, percentile=percentile)
         smallest = float(np.finfo(np.float32).tiny) * 127
         tensors[name] = Scale.of_range(largest, Origin.DATA) if largest > smallest else Scale.of_range(1.0, Origin.FREE)
@@ -203,26 +218,71 @@ def collect(
         plan = plan_of(model, names, megabytes=chosen.megabytes, threads=threads)
         _write(_with_outputs(model, plan.roots), path)
         streaming = plan.streaming(max(names.values(), default=0), megabytes=chosen.megabytes, threads=threads)
-        shapes = _countable(model, streaming, path, chosen)
+        limit = chosen.counted if _is_about_tails(chosen, total) else 0
+        shapes = _countable(model, streaming, path, chosen, limit)
         plan = streaming if shapes else plan
-        limit = chosen.counted if shapes else chosen.elements
-        shards = [
-            _Shard(str(path), spec, start, min(start + chosen.shard, total), plan, limit, shapes=shapes)
-            for start in range(0, total, chosen.shard)
-        ]
+        job = _Shard(str(path), spec, 0, total, plan, limit if shapes else chosen.elements, shapes=shapes)
         signature = ""
         if chosen.state is not None:
-            signature = _signature(path, samples, preprocess, chosen, total, optimised=bool(shapes))
-        done, histograms = read_state(chosen.state, signature)
-        left = [shard for shard in shards if shard.start not in done]
-        keeper = _Keeper(chosen.state, signature, done, histograms, total, progress)
+            signature = _signature(path, samples, preprocess, chosen, job)
+        state = read_state(chosen.state, signature)
         try:
-            with keeper:
-                for start, stop, part in _results(left, chosen, samples, feed):
-                    keeper.take(start, stop, part)
+            if state is None:
+                state = State({}, {}, _thresholds(job, chosen, samples, feed) if shapes and limit else ())
+            if chosen.jobs > 1 or chosen.scheduler:
+                _forget(path)
+            run = partial(_run, job, chosen, signature, samples, feed, progress)
+            histograms = run(state)
+            vague = _vague(histograms, chosen)
+            if vague:
+                if progress is not None:
+                    progress(_again(vague))
+                histograms = run(State({}, {}))
         finally:
             _forget(path)
-    return Collected(keeper.histograms, total)
+    return Collected(histograms, total)
+
+
+def _run(
+    job: _Shard,
+    options: CalibrationOptions,
+    signature: str,
+    samples: Samples,
+    feed: Callable[[Mapping[str, NDArray[Any]]], Mapping[str, NDArray[Any]]] | None,
+    progress: Callable[[str], None] | None,
+    state: State,
+) -> dict[str, Histogram]:
+    """The histograms of all samples, of which `state` has some."""
+    shards = [
+        replace(job, start=start, stop=min(start + options.shard, job.stop), thresholds=state.thresholds)
+        for start in range(0, job.stop, options.shard)
+        if start not in state.done
+    ]
+    with _Keeper(options.state, signature, state, job.stop, progress) as keeper:
+        for start, stop, part in _results(shards, options, samples, feed):
+            keeper.take(start, stop, part)
+    return {name: histogram.weighted() for name, histogram in keeper.histograms.items()}
+
+
+def _is_about_tails(options: CalibrationOptions, total: int) -> bool:
+    """Whether ranges follow from the largest magnitudes alone, and samples are enough to know beforehand which."""
+    return options.method == "percentile" and options.percentile >= LEAST_PERCENTILE and total >= FEWEST
+
+
+def _vague(histograms: Mapping[str, Histogram], options: CalibrationOptions) -> list[str]:
+    """Tensors whose ranges would be estimates, because less was counted completely than they ask for."""
+    return [
+        name
+        for name, histogram in histograms.items()
+        if not is_exact(histogram, options.method, percentile=options.percentile)
+    ]
+
+
+def _again(vague: Sequence[str]) -> str:
+    return (
+        f"calibrating again, with all elements counted: a few samples did not foretell the tail of"
+        f" {count(len(vague), 'tensor')}, the first {vague[0]!r}"
+    )
 
 
 def _require_sane(options: CalibrationOptions, fed: bool) -> None:
@@ -250,7 +310,7 @@ def _require_sane(options: CalibrationOptions, fed: bool) -> None:
 
 
 def _countable(
-    model: Model, plan: Plan, path: Path, options: CalibrationOptions
+    model: Model, plan: Plan, path: Path, options: CalibrationOptions, limit: int
 ) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """The tensors to be counted inside ONNX Runtime, with their shapes; none if the network has to run as written."""
     exact = options.method == "min-max" or not options.optimised
@@ -264,12 +324,11 @@ def _countable(
     if len(found) < len(plan.roots) or options.shard * largest >= _COUNTER:
         return ()
     try:
-        network = _Network(str(path), found, plan.threads, options.counted)
+        network = _Network(str(path), found, plan.threads, limit)
     except Exception:  # then the network runs as it is written, or that says why it does not
         return ()
-    if options.jobs == 1 and not options.scheduler:
-        _NETWORKS.clear()
-        _NETWORKS[str(path), plan.threads, True] = network
+    _NETWORKS.clear()
+    _NETWORKS[str(path), plan.threads, True] = network
     return found
 
 
@@ -331,8 +390,6 @@ def _on_fleet(shards: list[_Shard], scheduler: str) -> Iterator[tuple[int, int, 
         from distributed import as_completed as completed
     except ModuleNotFoundError as error:
         raise MissingExtraError("distributed", "fleet", "Calibration on several machines") from error
-    from dataclasses import replace
-
     if not shards:
         return
     try:
@@ -361,8 +418,6 @@ def _in_one(path: Path) -> bytes:
 
 def run_shard_of(shard: _Shard, content: bytes) -> dict[str, Histogram]:
     """`run_shard` where the model comes as bytes."""
-    from dataclasses import replace
-
     return run_shard(replace(shard, content=content, model=hashlib.sha256(content).hexdigest()))
 
 
@@ -531,6 +586,9 @@ class _Counter:
         assert functions is not None
         self._network, self._plan = network, shard.plan
         self._taps = Taps(functions, len(network.slots))
+        self._everything = not shard.thresholds
+        for (name, _), (above, below) in zip(shard.shapes, shard.thresholds, strict=False):
+            self._taps.split(network.slots[name], above, below)
 
     def __enter__(self) -> _Counter:
         self._taps.__enter__()
@@ -541,14 +599,19 @@ class _Counter:
 
     def watch(self, number: int, sample: Mapping[str, NDArray[Any]]) -> None:
         """Run the sample of this number."""
-        self._taps.begin(number)
+        self._taps.begin(number, everything=self._everything)
         _outputs(self._network.session, [self._network.output], sample)
 
     def drain(self) -> dict[Watched, Histogram]:
         """What was seen since the last time."""
+        drained = self.drain_both()
+        return {tensor: drained[tensor.name][tensor.rectified] for tensor in self._plan.tensors}
+
+    def drain_both(self) -> dict[str, tuple[Histogram, Histogram]]:
+        """What was seen since the last time, of every tensor and of its ReLU."""
         slots = self._network.slots
         drained = {slot: self._taps.drain(slot) for slot in set(slots.values())}
-        return {tensor: drained[slots[tensor.name]][tensor.rectified] for tensor in self._plan.tensors}
+        return {name: drained[slot] for name, slot in slots.items()}
 
 
 class _Watcher:
@@ -595,6 +658,36 @@ def _outputs(session: Any, wanted: list[str], sample: Mapping[str, NDArray[Any]]
     return outputs
 
 
+def _thresholds(
+    job: _Shard,
+    options: CalibrationOptions,
+    samples: Samples,
+    feed: Callable[[Mapping[str, NDArray[Any]]], Mapping[str, NDArray[Any]]] | None,
+) -> tuple[Thresholds, ...]:
+    """From which magnitudes on all elements of the tensors of `job` are counted, judged by a few samples.
+
+    None if all elements are counted anyway.
+    """
+    if all(prod(shape) <= job.elements for _, shape in job.shapes):
+        return ()
+    network = _network(job)
+    numbers = pilots(job.stop)
+    taken = [samples[number] for number in numbers]
+
+    def watch(number: int, sample: Mapping[str, NDArray[Any]]) -> dict[str, tuple[Histogram, Histogram]]:
+        with _Counter(network, job) as counter:
+            counter.watch(number, sample if feed is None else feed(sample))
+            return counter.drain_both()
+
+    with ThreadPoolExecutor(job.plan.streams) as pool:
+        seen = list(pool.map(watch, numbers, taken))
+    share = share_of(options.percentile)
+    return tuple(
+        thresholds_of([each[name] for each in seen], share) if prod(shape) > job.elements else (0.0, 0.0)
+        for name, shape in job.shapes
+    )
+
+
 # ---------------------------------------------------------------------------------------------- state
 
 
@@ -603,9 +696,7 @@ def _signature(
     samples: Samples,
     preprocess: str | os.PathLike[str] | None,
     options: CalibrationOptions,
-    total: int,
-    *,
-    optimised: bool,
+    job: _Shard,
 ) -> str:
     """Changes with everything that the histograms depend on."""
     digest = hashlib.sha256()
@@ -613,8 +704,10 @@ def _signature(
         with file.open("rb") as stream:
             while block := stream.read(1 << 20):
                 digest.update(block)
-    elements = f"optimised {options.counted}" if optimised else options.elements
-    digest.update(f"{samples.identity} {options.shard} {elements} {total}".encode())
+    elements: object = job.elements
+    if job.shapes:
+        elements = f"optimised {job.elements} {share_of(options.percentile) if job.elements else 0}"
+    digest.update(f"{samples.identity} {options.shard} {elements} {job.stop}".encode())
     if preprocess is not None:
         digest.update(Path(preprocess).read_bytes())
     return digest.hexdigest()
@@ -625,28 +718,31 @@ class _Keeper:
 
     def __init__(
         self,
-        state: Path | None,
+        path: Path | None,
         signature: str,
-        done: dict[int, int],
-        histograms: dict[str, Histogram],
+        state: State,
         total: int,
         progress: Callable[[str], None] | None,
     ) -> None:
-        self.state, self.signature, self.done, self.histograms = state, signature, done, histograms
+        self.path, self.signature, self.thresholds = path, signature, state.thresholds
+        self.done, self.histograms = dict(state.done), dict(state.histograms)
         self.total, self.progress = total, progress
         self.saved = self.started = time.monotonic()
-        self.before = sum(stop - start for start, stop in done.items())
+        self.before = sum(stop - start for start, stop in self.done.items())
 
     def __enter__(self) -> _Keeper:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self.state is None:
+        if self.path is None:
             return
         if kind is None:
-            self.state.unlink(missing_ok=True)
+            self.path.unlink(missing_ok=True)
         elif self.done:
-            write_state(self.state, self.signature, self.done, self.histograms)
+            self._write(self.path)
+
+    def _write(self, path: Path) -> None:
+        write_state(path, self.signature, State(self.done, self.histograms, self.thresholds))
 
     def take(self, start: int, stop: int, part: Mapping[str, Histogram]) -> None:
         """Add one shard."""
@@ -654,8 +750,8 @@ class _Keeper:
             self.histograms.setdefault(name, Histogram()).merge(histogram)
         self.done[start] = stop
         now = time.monotonic()
-        if self.state is not None and now - self.saved > _STATE_SECONDS:
-            write_state(self.state, self.signature, self.done, self.histograms)
+        if self.path is not None and now - self.saved > _STATE_SECONDS:
+            self._write(self.path)
             self.saved = now
         if self.progress is not None:
             self.progress(self._words(now))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from orinport.precision.histogram import Histogram
 
-__all__ = ["METHODS", "entropy_bins", "find_range"]
+__all__ = ["METHODS", "entropy_bins", "find_range", "is_exact"]
 
 METHODS = ("percentile", "min-max", "mse", "entropy")
 
@@ -54,6 +54,16 @@ def find_range(histogram: Histogram, method: str = "percentile", *, percentile: 
     else:
         threshold = _least_error(histogram.folded(_MSE_FOLD)) * histogram.width * _MSE_FOLD
     return min(threshold, largest)
+
+
+def is_exact(histogram: Histogram, method: str = "percentile", *, percentile: float = 99.99) -> bool:
+    """Whether the range would be the same if all elements had been counted.
+
+    Of a histogram whose first bins are those of a sample, percentiles beyond these bins are exact, and the extremes.
+    """
+    if not histogram.estimated or not histogram.largest or method == "min-max":
+        return True
+    return method == "percentile" and _percentile_bins(histogram.counts, percentile) > histogram.estimated
 
 
 def _percentile_bins(counts: NDArray[np.int64], percentile: float) -> int:

@@ -9,8 +9,8 @@ divided among processes, nor on interruptions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from math import frexp
+from dataclasses import dataclass, field, replace
+from math import ceil, frexp, ldexp
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,6 +44,10 @@ class Histogram:
     """Elements looked at for the extremes."""
     nonfinite: int = 0
     """Elements that are NaN or infinite; they count nowhere else."""
+    exact_from: float = 0.0
+    """The magnitude from which on all elements are counted, wherever they are; 0: all."""
+    tail: NDArray[np.int64] | None = None
+    """Counts of such elements that are not among `counts`; None: there are no others than `counts`."""
 
     @property
     def largest(self) -> float:
@@ -59,6 +63,13 @@ class Histogram:
     def used(self) -> int:
         """Number of bins up to the one that holds the largest magnitude."""
         return 0 if self.exponent == _EMPTY else min(BINS, int(self.largest / self.width) + 1)
+
+    @property
+    def estimated(self) -> int:
+        """Number of bins, from the first on, whose counts are those of a sample."""
+        if not self.exact_from or self.exponent == _EMPTY:
+            return 0
+        return min(BINS, ceil(ldexp(self.exact_from, _BITS - self.exponent)))
 
     def add(self, array: NDArray[Any], *, sample: int = 0, limit: int = 0, rectified: Histogram | None = None) -> None:
         """Add the elements of `array`.
@@ -108,15 +119,10 @@ class Histogram:
             self._fold_to(exponent)
 
     def _fold_to(self, exponent: int) -> None:
-        steps = exponent - self.exponent
-        if self.exponent == _EMPTY or steps >= _BITS:
-            total = self.counts.sum()
-            self.counts = np.zeros(BINS, np.int64)
-            self.counts[0] = total
-        else:
-            folded = self.counts.reshape(-1, 1 << steps).sum(axis=1)
-            self.counts = np.zeros(BINS, np.int64)
-            self.counts[: folded.size] = folded
+        steps = min(_BITS, exponent - self.exponent)
+        self.counts = _folded(self.counts, steps)
+        if self.tail is not None:
+            self.tail = _folded(self.tail, steps)
         self.exponent = exponent
 
     def _count(self, values: NDArray[np.float32]) -> None:
@@ -138,20 +144,48 @@ class Histogram:
         self.seen += other.seen
         self.nonfinite += other.nonfinite
         self.low, self.high = min(self.low, other.low), max(self.high, other.high)
-        counts, exponent = other.counts, other.exponent
-        if exponent == _EMPTY or exponent < self.exponent:
-            lifted = Histogram(exponent, counts.copy())
-            if self.exponent != _EMPTY:
-                lifted._fold_to(self.exponent)
-            counts = lifted.counts
-        elif exponent > self.exponent:
-            self._fold_to(exponent)
-        self.counts = self.counts + counts
+        if other.exponent > self.exponent:
+            self._fold_to(other.exponent)
+        elif other.exponent < self.exponent:
+            other = replace(other)
+            other._fold_to(self.exponent)
+        self.counts = self.counts + other.counts
+        if other.tail is not None:
+            self.tail = other.tail.copy() if self.tail is None else self.tail + other.tail
+        self.exact_from = max(self.exact_from, other.exact_from)
+
+    def weighted(self) -> Histogram:
+        """The same without a `tail`, and with counts that add up to all finite elements.
+
+        From `exact_from` on they are exact. What is left is shared out as the sample lies, so that it adds up to whole
+        numbers; to zero where there is no sample.
+        """
+        if self.tail is None:
+            return self
+        edge = self.estimated
+        counts = self.counts + self.tail
+        rest = self.seen - self.nonfinite - int(counts[edge:].sum())
+        cumulated = np.cumsum(self.counts[:edge])
+        taken = int(cumulated[-1]) if edge else 0
+        if taken:
+            wide = cumulated.astype(np.int64 if rest * taken < 1 << 63 else object)
+            counts[:edge] = np.diff(wide * rest // taken, prepend=0).astype(np.int64)
+        else:
+            counts[:edge] = 0
+            counts[0] += rest
+        return replace(self, counts=counts, tail=None)
 
     def folded(self, factor: int) -> NDArray[np.int64]:
         """Counts in bins `factor` times as wide, up to the one that holds the largest magnitude."""
         bins: NDArray[np.int64] = self.counts.reshape(-1, factor).sum(axis=1)
         return bins[: -(-self.used // factor)]
+
+
+def _folded(counts: NDArray[np.int64], steps: int) -> NDArray[np.int64]:
+    """Counts in bins 2**steps times as wide."""
+    folded = np.zeros(BINS, np.int64)
+    folded[: BINS >> steps] = counts.reshape(-1, 1 << steps).sum(axis=1)
+    return folded
 
 
 def spread(size: int, sample: int, limit: int) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -15,25 +16,44 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["read_state", "write_state"]
+    from numpy.typing import NDArray
 
-_VERSION = "orinport calibration 1"
+    from orinport.precision.tails import Thresholds
+
+__all__ = ["State", "read_state", "write_state"]
+
+_VERSION = "orinport calibration 2"
 
 
-def write_state(path: Path, signature: str, done: Mapping[int, int], histograms: Mapping[str, Histogram]) -> None:
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is done of a calibration."""
+
+    done: Mapping[int, int]
+    """First samples of shards, and the sample behind the last of each."""
+    histograms: Mapping[str, Histogram]
+    thresholds: tuple[Thresholds, ...] = ()
+    """Beyond which all elements of a tensor are counted, tensor by tensor; none: all elements of all tensors are."""
+
+
+def write_state(path: Path, signature: str, state: State) -> None:
     """Write the state, atomically. Raises OrinportError if the file cannot be written."""
-    each = list(histograms.values())
+    each = list(state.histograms.values())
+    tails = [h.tail for h in each if h.tail is not None]
     temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
     try:
         with temporary.open("wb") as file:
             np.savez(
                 file,
                 head=np.array([_VERSION, signature]),
-                done=np.array(sorted(done.items()), np.int64).reshape(-1, 2),
-                names=np.frombuffer("\0".join(histograms).encode(), np.uint8),
+                done=np.array(sorted(state.done.items()), np.int64).reshape(-1, 2),
+                thresholds=np.array(state.thresholds, np.float64).reshape(-1, 2),
+                names=np.frombuffer("\0".join(state.histograms).encode(), np.uint8),
                 whole=np.array([(h.exponent, h.seen, h.nonfinite) for h in each], np.int64).reshape(-1, 3),
-                extremes=np.array([(h.low, h.high) for h in each], np.float64).reshape(-1, 2),
-                counts=np.stack([h.counts for h in each]) if each else np.zeros((0, 0), np.int64),
+                extremes=np.array([(h.low, h.high, h.exact_from) for h in each], np.float64).reshape(-1, 3),
+                counts=_stacked([h.counts for h in each]),
+                tailed=np.array([h.tail is not None for h in each], np.bool_),
+                tails=_stacked(tails),
             )
         temporary.replace(path)
     except OSError as error:
@@ -42,24 +62,43 @@ def write_state(path: Path, signature: str, done: Mapping[int, int], histograms:
         temporary.unlink(missing_ok=True)
 
 
-def read_state(path: Path | None, signature: str) -> tuple[dict[int, int], dict[str, Histogram]]:
-    """Done shards (first sample: sample behind the last) and their histograms; nothing if there is no state.
+def _stacked(counts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    return np.stack(counts) if counts else np.zeros((0, 0), np.int64)
+
+
+def read_state(path: Path | None, signature: str) -> State | None:
+    """What was written; None if there is no file.
 
     Raises OrinportError if the file is no state, or one of another network, other data or other options.
     """
     if path is None or not path.exists():
-        return {}, {}
+        return None
     hint = "Remove the file to start again."
     try:
         with np.load(path, allow_pickle=False) as file:
             head, done, names = file["head"].tolist(), file["done"], file["names"].tobytes().decode()
+            if head != [_VERSION, signature]:
+                raise OrinportError(
+                    f"{str(path)!r} belongs to a calibration of another network, other data or options.", hint
+                )
             whole, extremes, counts = file["whole"], file["extremes"], file["counts"]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            thresholds, tailed, tails = file["thresholds"], file["tailed"], iter(file["tails"])
+            histograms = {
+                name: Histogram(
+                    int(w[0]),
+                    c.copy(),
+                    float(e[0]),
+                    float(e[1]),
+                    int(w[1]),
+                    int(w[2]),
+                    float(e[2]),
+                    next(tails).copy() if t else None,
+                )
+                for name, w, e, c, t in zip(
+                    names.split("\0") if names else [], whole, extremes, counts, tailed, strict=True
+                )
+            }
+    except (OSError, ValueError, KeyError, EOFError, StopIteration, zipfile.BadZipFile) as error:
         raise OrinportError(f"{str(path)!r} is not the state of a calibration.", hint) from error
-    if head[0] != _VERSION or head[1] != signature:
-        raise OrinportError(f"{str(path)!r} belongs to a calibration of another network, other data or options.", hint)
-    histograms = {
-        name: Histogram(int(w[0]), c.copy(), float(e[0]), float(e[1]), int(w[1]), int(w[2]))
-        for name, w, e, c in zip(names.split("\0"), whole, extremes, counts, strict=True)
-    }
-    return {int(start): int(stop) for start, stop in done}, histograms
+    shares = tuple((float(above), float(below)) for above, below in thresholds)
+    return State({int(start): int(stop) for start, stop in done}, histograms, shares)

@@ -20,11 +20,14 @@ struct part { /* the values of one sign */
     int32_t exponent;
     float factor;
     uint32_t counts[BINS];
+    uint32_t tail[BINS]; /* of blocks that are not counted: the values of the tail */
 };
 
 struct slot {
     float low, high;
+    int32_t above, below; /* keys (see `ordered`): values from `above` up and from `below` down are the tail */
     int64_t seen, nonfinite, beneath; /* beneath: how many of the nonfinite are minus infinity */
+    int64_t beneath_counted;          /* how many of those lie in blocks that are counted */
     struct part part[2];              /* not negative, negative */
 };
 
@@ -32,6 +35,7 @@ const int64_t tap_slot_bytes = sizeof(struct slot);
 
 static _Thread_local struct slot *bound;
 static _Thread_local int64_t sample;
+static _Thread_local int everything;
 
 void tap_close(struct slot *slots)
 {
@@ -44,30 +48,31 @@ void tap_bind(struct slot *slots)
     bound = slots;
 }
 
-/* The number of the sample that this thread runs next: it shifts which blocks of large tensors are counted. */
-void tap_sample(int64_t number)
+/* The number of the sample that this thread runs next: it shifts which blocks of large tensors are counted, unless all
+   are. */
+void tap_sample(int64_t number, int64_t all)
 {
     sample = number;
+    everything = all != 0;
+}
+
+static void fold_counts(uint32_t *counts, int64_t steps)
+{
+    steps = steps < BITS ? steps : BITS;
+    for (int b = 0; b < BINS >> steps; b++) {
+        uint32_t sum = 0;
+        for (int i = 0; i < 1 << steps; i++)
+            sum += counts[((uint32_t)b << steps) + i];
+        counts[b] = sum;
+    }
+    memset(counts + (BINS >> steps), 0, (BINS - (BINS >> steps)) * sizeof *counts);
 }
 
 static void fold(struct part *part, int exponent)
 {
     int64_t steps = (int64_t)exponent - part->exponent;
-    if (part->exponent == EMPTY || steps >= BITS) {
-        uint32_t total = 0;
-        for (int b = 0; b < BINS; b++)
-            total += part->counts[b];
-        memset(part->counts, 0, sizeof part->counts);
-        part->counts[0] = total;
-    } else {
-        for (int b = 0; b < BINS >> steps; b++) {
-            uint32_t sum = 0;
-            for (int i = 0; i < 1 << steps; i++)
-                sum += part->counts[((uint32_t)b << steps) + i];
-            part->counts[b] = sum;
-        }
-        memset(part->counts + (BINS >> steps), 0, (BINS - (BINS >> steps)) * sizeof *part->counts);
-    }
+    fold_counts(part->counts, steps);
+    fold_counts(part->tail, steps);
     part->exponent = exponent;
     part->factor = exponent < SMALL_EXPONENT ? 0.0f : ldexpf(1.0f, BITS - exponent);
 }
@@ -103,13 +108,14 @@ static float number(int32_t key)
     return value;
 }
 
-static void count_tiny(struct slot *slot, const float *values, int count)
+/* The bin of a value, however tiny. */
+static uint32_t bin_of(const struct part *part, float value)
 {
-    for (int i = 0; i < count; i++) {
-        struct part *part = slot->part + (bits_of(values[i]) < 0);
-        uint32_t bin = part->exponent == EMPTY ? 0 : (uint32_t)ldexp(fabs((double)values[i]), BITS - part->exponent);
-        part->counts[bin]++;
-    }
+    if (part->exponent == EMPTY)
+        return 0;
+    if (part->exponent < SMALL_EXPONENT)
+        return (uint32_t)ldexp(fabs((double)value), BITS - part->exponent);
+    return (uint32_t)(fabsf(value) * part->factor);
 }
 
 /* Whether a magnitude falls into one of the bins there are. */
@@ -123,10 +129,21 @@ static int is_tiny(const struct part *part)
     return part->exponent != EMPTY && part->exponent < SMALL_EXPONENT;
 }
 
-/* Counts at most BLOCK values, or looks only for their extremes if not `all`; returns 0, with nothing done, if one of them
-   is not finite. Bins and extremes are found in one go, in the hope that the bins reach far enough, as they nearly always
-   do; else they are made wider and the values looked at again. */
-static int count_finite(struct slot *slot, const float *values, int count, int all)
+/* Takes the extremes of some values in, given as keys; returns 0, with nothing done, if one is not finite. */
+static int widen(struct slot *slot, int32_t least, int32_t most)
+{
+    if (most > 0x7f7fffff || least < ~0x7f7fffff)
+        return 0;
+    float low = number(least) + 0.0f, high = number(most) + 0.0f;
+    slot->low = low < slot->low ? low : slot->low;
+    slot->high = high > slot->high ? high : slot->high;
+    return 1;
+}
+
+/* Counts at most BLOCK values; returns 0, with nothing done, if one of them is not finite. Bins and extremes are found in
+   one go, in the hope that the bins reach far enough, as they nearly always do; else they are made wider and the values
+   looked at again. */
+static int count_all(struct slot *slot, const float *values, int count)
 {
     uint32_t bins[BLOCK];
     for (;;) {
@@ -140,25 +157,59 @@ static int count_finite(struct slot *slot, const float *values, int count, int a
             place = place < (float)(BINS - 1) ? place : (float)(BINS - 1);
             bins[i] = (uint32_t)(int32_t)place + (uint32_t)(sign & (int32_t)(sizeof(struct part) / 4));
         }
-        if (most > 0x7f7fffff || least < ~0x7f7fffff)
+        if (!widen(slot, least, most))
             return 0;
-        float low = number(least) + 0.0f, high = number(most) + 0.0f;
-        slot->low = low < slot->low ? low : slot->low;
-        slot->high = high > slot->high ? high : slot->high;
-        if (fits(slot->part, high) && fits(slot->part + 1, -low))
+        if (fits(slot->part, slot->high) && fits(slot->part + 1, -slot->low))
             break;
-        reach(slot->part, high);
-        reach(slot->part + 1, -low);
+        reach(slot->part, slot->high);
+        reach(slot->part + 1, -slot->low);
         if (is_tiny(slot->part) || is_tiny(slot->part + 1)) {
-            if (all)
-                count_tiny(slot, values, count);
+            for (int i = 0; i < count; i++) {
+                struct part *part = slot->part + (bits_of(values[i]) < 0);
+                part->counts[bin_of(part, values[i])]++;
+            }
             return 1;
         }
     }
     uint32_t *counts = slot->part[0].counts;
-    for (int i = 0; all && i < count; i++)
+    for (int i = 0; i < count; i++)
         counts[bins[i]]++;
     return 1;
+}
+
+/* The same for the values of the tail alone, which are few: each value leaves a byte, and of eight bytes most are zero. */
+static int count_tail(struct slot *slot, const float *values, int count)
+{
+    uint8_t hits[BLOCK + 8];
+    int32_t least = INT32_MAX, most = INT32_MIN, above = slot->above, below = slot->below;
+    for (int i = 0; i < count; i++) {
+        int32_t key = ordered(bits_of(values[i]));
+        least = key < least ? key : least;
+        most = key > most ? key : most;
+        hits[i] = (uint8_t)((key >= above) | (key <= below));
+    }
+    if (!widen(slot, least, most))
+        return 0;
+    reach(slot->part, slot->high);
+    reach(slot->part + 1, -slot->low);
+    memset(hits + count, 0, 8);
+    for (int from = 0; from < count; from += 8) {
+        uint64_t eight;
+        memcpy(&eight, hits + from, 8);
+        for (int i = from; eight && i < from + 8; i++) {
+            if (hits[i]) {
+                struct part *part = slot->part + (bits_of(values[i]) < 0);
+                part->tail[bin_of(part, values[i])]++;
+            }
+        }
+    }
+    return 1;
+}
+
+/* Counts at most BLOCK finite values, all or those of the tail; returns 0, with nothing done, if one is not finite. */
+static int count_finite(struct slot *slot, const float *values, int count, int all)
+{
+    return all ? count_all(slot, values, count) : count_tail(slot, values, count);
 }
 
 static void count(struct slot *slot, const float *values, int count, int all)
@@ -172,6 +223,7 @@ static void count(struct slot *slot, const float *values, int count, int all)
         if ((bits_of(values[i]) & 0x7f800000) == 0x7f800000) {
             slot->nonfinite++;
             slot->beneath += bits_of(values[i]) == (int32_t)0xff800000;
+            slot->beneath_counted += all && bits_of(values[i]) == (int32_t)0xff800000;
             continue;
         }
         finite[kept++] = values[i];
@@ -180,9 +232,20 @@ static void count(struct slot *slot, const float *values, int count, int all)
         count_finite(slot, finite, kept, all);
 }
 
+/* Of the values in blocks that are not counted, which ones are counted all the same: those >= `above` and those <= -`below`.
+   With zeros all are. */
+void tap_split(struct slot *slot, float above, float below)
+{
+    slot->above = ordered(bits_of(above));
+    slot->below = ordered(bits_of(-below));
+}
+
 static void clear(struct slot *slot)
 {
+    int32_t above = slot->above, below = slot->below;
     memset(slot, 0, sizeof *slot);
+    slot->above = above;
+    slot->below = below;
     slot->low = INFINITY;
     slot->high = -INFINITY;
     slot->part[0].exponent = slot->part[1].exponent = EMPTY;
@@ -191,29 +254,38 @@ static void clear(struct slot *slot)
 struct slot *tap_open(int64_t count)
 {
     struct slot *slots = malloc((size_t)count * sizeof *slots);
-    for (int64_t i = 0; slots && i < count; i++)
+    for (int64_t i = 0; slots && i < count; i++) {
+        tap_split(slots + i, 0.0f, 0.0f);
         clear(slots + i);
+    }
     return slots;
 }
 
 /* Hands out what a slot has counted and clears it: BINS counts of magnitudes, then BINS of the values with everything
-   negative at zero. `whole` gets both exponents, how many values were seen, how many were not finite, and how many of
-   those were minus infinity; `extremes` the smallest and the largest. */
+   negative at zero, then the same two of the tail outside of the blocks that were counted. `whole` gets both exponents,
+   how many values were seen, how many were not finite, and how many of those were minus infinity; `extremes` the smallest
+   and the largest. */
 void tap_drain(struct slot *slot, int64_t *whole, double *extremes, int64_t *counts)
 {
-    int64_t *rectified = counts + BINS, below = 0;
+    int64_t *rectified = counts + BINS, *tail = counts + 2 * BINS, *rectified_tail = counts + 3 * BINS;
+    int64_t below = slot->beneath_counted, below_tail = 0;
     whole[1] = slot->part[0].exponent;
     for (int b = 0; b < BINS; b++) {
         rectified[b] = slot->part[0].counts[b];
+        rectified_tail[b] = slot->part[0].tail[b];
         below += slot->part[1].counts[b];
+        below_tail += slot->part[1].tail[b];
     }
-    rectified[0] += below + slot->beneath;
+    rectified[0] += below;
+    rectified_tail[0] += below_tail;
     int exponent = slot->part[0].exponent > slot->part[1].exponent ? slot->part[0].exponent : slot->part[1].exponent;
     for (int sign = 0; sign < 2; sign++)
         if (slot->part[sign].exponent < exponent)
             fold(slot->part + sign, exponent);
-    for (int b = 0; b < BINS; b++)
+    for (int b = 0; b < BINS; b++) {
         counts[b] = (int64_t)slot->part[0].counts[b] + slot->part[1].counts[b];
+        tail[b] = (int64_t)slot->part[0].tail[b] + slot->part[1].tail[b];
+    }
     whole[0] = exponent;
     whole[2] = slot->seen;
     whole[3] = slot->nonfinite;
@@ -231,7 +303,7 @@ struct chain {
     const void *const *api;
     int64_t first, scaled, summed, clipped; /* slots; -1 for a step that is not taken */
     int64_t activation, channels, block;    /* block 0: channels one after the other */
-    int64_t every;                          /* of so many blocks one is counted; extremes are those of all */
+    int64_t every;                          /* of so many blocks one is counted; extremes and tail are those of all */
     float least, most;
 };
 
@@ -241,15 +313,15 @@ struct source {
 };
 
 /* Whether the next block is counted, `left` being the number of those to leave out before. */
-static int counted(const struct chain *chain, int64_t *left)
+static int counted(int64_t every, int64_t *left)
 {
     int all = *left == 0;
-    *left = all ? chain->every - 1 : *left - 1;
+    *left = all ? every - 1 : *left - 1;
     return all;
 }
 
 /* The `length` values of the chain at `from`, all of channel `channel` or, in the blocked layout, of a block of them from
-   there on, whose `valid` first are no padding (0: all). Counted if `all`, else looked at for the extremes. */
+   there on, whose `valid` first are no padding (0: all). Counted if `all`, else looked at for the extremes and the tail. */
 static void step(
     const struct chain *chain, const struct source *at, int64_t from, int length, int64_t channel, int valid, int all)
 {
@@ -323,10 +395,10 @@ static void step(
 
 static void run(const struct chain *chain, const struct source *at, int64_t total, int64_t spatial)
 {
-    int64_t left = sample * 7919 % chain->every;
+    int64_t every = everything ? 1 : chain->every, left = sample * 7919 % every;
     if (chain->channels <= 0 || (!chain->block && chain->scaled < 0)) { /* no step asks for the channel */
         for (int64_t from = 0; from < total; from += BLOCK)
-            step(chain, at, from, (int)(total - from < BLOCK ? total - from : BLOCK), 0, 0, counted(chain, &left));
+            step(chain, at, from, (int)(total - from < BLOCK ? total - from : BLOCK), 0, 0, counted(every, &left));
         return;
     }
     int64_t width = chain->block ? chain->block : 1;
@@ -337,7 +409,7 @@ static void run(const struct chain *chain, const struct source *at, int64_t tota
         for (int64_t from = 0; from < span; from += BLOCK)
             step(
                 chain, at, start + from, (int)(span - from < BLOCK ? span - from : BLOCK), group * width, valid,
-                counted(chain, &left));
+                counted(every, &left));
     }
 }
 
@@ -433,8 +505,9 @@ static void fetch(const struct chain *chain)
 {
     int64_t slots[] = {chain->first, chain->scaled, chain->summed, chain->clipped};
     for (int i = 0; bound && i < 4; i++)
-        for (size_t at = 0; slots[i] >= 0 && at < sizeof *bound; at += 64)
-            __builtin_prefetch((const char *)(bound + slots[i]) + at, 1);
+        for (int sign = 0; slots[i] >= 0 && sign < 2; sign++)
+            for (int b = 0; b < BINS; b += 16)
+                __builtin_prefetch(bound[slots[i]].part[sign].counts + b, 1);
 }
 
 static void compute(void *kernel, void *context)

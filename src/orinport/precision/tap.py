@@ -35,20 +35,22 @@ class Tapping:
         library = ctypes.CDLL(str(path))
         self.path = path
         pointer, integer = ctypes.c_void_p, ctypes.c_int64
-        self.open, self.close, self.bind, self.sample, self.drain = (
+        self.open, self.close, self.bind, self.sample, self.split, self.drain = (
             library.tap_open,
             library.tap_close,
             library.tap_bind,
             library.tap_sample,
+            library.tap_split,
             library.tap_drain,
         )
+        real = ctypes.c_float
         self.open.argtypes, self.open.restype = [integer], pointer
         self.close.argtypes, self.close.restype = [pointer], None
         self.bind.argtypes, self.bind.restype = [pointer], None
-        self.sample.argtypes, self.sample.restype = [integer], None
+        self.sample.argtypes, self.sample.restype = [integer, integer], None
+        self.split.argtypes, self.split.restype = [pointer, real, real], None
         self.drain.argtypes, self.drain.restype = [pointer, pointer, pointer, pointer], None
         self.run = library.tap_run
-        real = ctypes.c_float
         self.run.argtypes = [pointer, real, real, pointer, pointer, pointer, pointer, pointer, integer, integer]
         self.run.restype = None
         self.size = int(ctypes.c_int64.in_dll(library, "tap_slot_bytes").value)
@@ -63,6 +65,7 @@ class Taps:
         if not self._memory:
             raise MemoryError
         self._whole, self._extremes = np.zeros(5, np.int64), np.zeros(2, np.float64)
+        self._exact: dict[int, tuple[float, float]] = {}
 
     def __enter__(self) -> Taps:
         """What this thread runs is counted here."""
@@ -76,18 +79,38 @@ class Taps:
         if memory:
             self._functions.close(memory)
 
-    def begin(self, sample: int) -> None:
-        """The number of the sample that this thread runs next, which shifts what of large tensors is counted."""
-        self._functions.sample(sample)
+    def split(self, slot: int, above: float, below: float) -> None:
+        """Say what the tail of a tensor is: values of at least `above`, and of at most `-below`; all with zeros.
+
+        Where only some blocks of a tensor are counted, its tail is counted everywhere. It is kept apart from them, but
+        with zeros.
+        """
+        self._functions.split(self._at(slot), above, below)
+        self._exact[slot] = (max(above, below), above)
+
+    def begin(self, sample: int, *, everything: bool = False) -> None:
+        """The number of the sample that this thread runs next, which shifts what of large tensors is counted.
+
+        Unless that is `everything`.
+        """
+        self._functions.sample(sample, everything)
 
     def drain(self, slot: int) -> tuple[Histogram, Histogram]:
         """What was counted of a tensor since the last time, and the ReLU of it."""
+        counts = np.empty((4, BINS), np.int64)
+        self._functions.drain(self._at(slot), self._whole.ctypes.data, self._extremes.ctypes.data, counts.ctypes.data)
+        found = _histograms(self._whole.tolist(), self._extremes.tolist(), counts)
+        for histogram, tail, exact in zip(found, counts[2:], self._exact.get(slot, (0.0, 0.0)), strict=True):
+            if any(self._exact.get(slot, ())):
+                histogram.tail, histogram.exact_from = tail, exact
+            else:
+                histogram.counts += tail
+        return found
+
+    def _at(self, slot: int) -> int:
         if not 0 <= slot < self._count:
             raise IndexError(slot)
-        counts = np.empty((2, BINS), np.int64)
-        at = self._memory + slot * self._functions.size
-        self._functions.drain(at, self._whole.ctypes.data, self._extremes.ctypes.data, counts.ctypes.data)
-        return _histograms(self._whole.tolist(), self._extremes.tolist(), counts)
+        return int(self._memory + slot * self._functions.size)
 
 
 def _histograms(whole: list[int], extremes: list[float], counts: NDArray[np.int64]) -> tuple[Histogram, Histogram]:
