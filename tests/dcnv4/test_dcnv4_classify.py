@@ -13,8 +13,8 @@ import pytest
 from dcnv4.networks import Guise, Writer, changed, depthwise
 from orinport.cli import main
 from orinport.dcnv4.classifier import Classifier, Labels, imagenet_labels, read_labels, true_class
-from orinport.dcnv4.images import Picture
 from orinport.errors import OrinportError
+from orinport.pictures import Picture
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed: pip install 'orinport[image]'")
 
@@ -258,7 +258,8 @@ def test_labels_file(tmp_path):
 def test_flash_internimage_end_to_end(torch, tmp_path, capsys):
     """Export with random weights, then classify a photograph with the fused file, as PyTorch does."""
     from orinport.dcnv4.flash_internimage import flash_internimage
-    from orinport.dcnv4.images import normalise, read_picture, resize
+    from orinport.dcnv4.images import normalise, resize
+    from orinport.pictures import read_picture
 
     status = main(["dcnv4", "export", "t", "--size", "64", "--fused", "--seed", "5", "-o", str(tmp_path / "t.onnx")])
     out = capsys.readouterr().out

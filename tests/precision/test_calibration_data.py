@@ -188,31 +188,11 @@ def test_bad_pictures(pictures: Path) -> None:
     with pytest.raises(OrinportError, match="do not fill one batch"):
         opened(pictures, InputSpec("x", (8, 3, 8, 8), "float32"), preprocess=toml)
     (pictures / "9.jpg").write_bytes(b"\xff\xd8 broken")
-    with pytest.raises(OrinportError, match=r"9\.jpg' cannot be read"):
+    with pytest.raises(OrinportError, match=r"9\.jpg' is no picture"):
         opened(pictures, preprocess=toml)[4]
     np.save(pictures / "a.npy", ramp(1, 3, 8, 8))
     with pytest.raises(OrinportError, match="both pictures and arrays"):
         opened(pictures, preprocess=toml)
-
-
-def test_pictures_of_other_depths(pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from PIL import Image
-
-    deep = np.random.default_rng(1).integers(0, 1 << 16, (8, 8)).astype(np.uint16)
-    for name in ("deep.png", "deep.tif"):
-        Image.fromarray(deep).save(pictures / name)
-        assert np.array_equal(Preprocessing(color="L").read(pictures / name, (1, 1, 8, 8))[0], deep >> 8)
-        assert np.array_equal(Preprocessing().read(pictures / name, (1, 3, 8, 8))[2], deep >> 8)
-    Image.fromarray(deep.astype(np.float32)).save(pictures / "real.tif")
-    with pytest.raises(OrinportError, match="32 bits"):
-        Preprocessing().read(pictures / "real.tif", (1, 3, 8, 8))
-    frame = Image.new("RGB", (8, 8))
-    frame.save(pictures / "moving.gif", save_all=True, append_images=[Image.new("RGB", (8, 8), "red")])
-    with pytest.raises(OrinportError, match="holds 2 frames"):
-        Preprocessing().read(pictures / "moving.gif", (1, 3, 8, 8))
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 30)
-    with pytest.raises(OrinportError, match="cannot be read: Image size"):
-        Preprocessing().read(pictures / "2.png", (1, 3, 8, 8))
 
 
 @pytest.mark.parametrize(
@@ -239,24 +219,23 @@ def test_arrays_that_cannot_be_made(tmp_path: Path) -> None:
         opened(tmp_path / "a.npz")
 
 
-def test_pictures_are_turned_upright(pictures: Path) -> None:
-    from PIL import Image
+@pytest.mark.parametrize("size", [(60000, 1), (1, 60000)])
+def test_slivers_take_no_more_memory_than_others(tmp_path: Path, size: tuple[int, int]) -> None:
+    """Scaled as a whole they would have three thousand million pixels."""
+    image = pytest.importorskip("PIL.Image", reason="pictures need Pillow")
+    image.fromarray(np.full((*size, 3), 77, np.uint8)).save(tmp_path / "a.png")
+    found = Preprocessing(resize="crop").read(tmp_path / "a.png", (1, 3, 224, 224))
+    assert found.shape == (3, 224, 224)
+    assert (found == 77).all()
 
-    pixels = np.random.default_rng(2).integers(0, 256, (8, 4), np.uint8)
-    exif = Image.Exif()
-    exif[0x0112] = 6  # to be turned clockwise
-    Image.fromarray(pixels).save(pictures / "turned.png", exif=exif)
-    found = Preprocessing(color="L", divide=1.0).read(pictures / "turned.png", (1, 1, 4, 8))
-    assert np.array_equal(found[0], np.rot90(pixels, -1))
 
+def test_a_sliver_s_middle_is_what_the_whole_would_be(pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from orinport.precision import preprocess
 
-def test_of_a_camera_s_two_pictures_the_first_is_taken(pictures: Path) -> None:
-    from PIL import Image
-
-    first, second = (Image.new("RGB", (8, 8), (grey,) * 3) for grey in (40, 200))
-    first.save(pictures / "two.jpg", format="MPO", save_all=True, append_images=[second])
-    found = Preprocessing(divide=1.0).read(pictures / "two.jpg", (1, 3, 8, 8))
-    assert np.abs(found - 40).max() <= 2
+    crop = Preprocessing(resize="crop")
+    whole = crop.read(pictures / "0.png", (1, 3, 8, 8))
+    monkeypatch.setattr(preprocess, "MAX_PIXELS", 10)
+    assert np.abs(crop.read(pictures / "0.png", (1, 3, 8, 8)) - whole).max() <= 1
 
 
 def test_resizing(pictures: Path) -> None:

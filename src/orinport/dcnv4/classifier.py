@@ -11,12 +11,13 @@ import onnx_ir as ir
 
 from orinport.dcnv4.dynamic import load_any
 from orinport.dcnv4.facts import Facts
-from orinport.dcnv4.images import Mode, Picture, normalise, read_picture, resize
+from orinport.dcnv4.images import Mode, normalise, resize
 from orinport.dcnv4.node import custom_nodes
 from orinport.dcnv4.portable import portable_proto
 from orinport.errors import OrinportError, first_line
 from orinport.files import read_bounded
 from orinport.model.runtime import open_session
+from orinport.pictures import Picture, read_picture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

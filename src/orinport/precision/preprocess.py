@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orinport.errors import MissingExtraError, OrinportError
+from orinport.errors import OrinportError
+from orinport.pictures import MAX_PIXELS, pillow, read_picture
 from orinport.toml import read_toml
 
 if TYPE_CHECKING:
@@ -71,36 +72,13 @@ class Preprocessing:
 
     def read(self, path: Path, shape: tuple[int, ...]) -> NDArray[np.float32]:
         """The picture at `path` for an input of `shape`, without the batch dimension."""
-        try:
-            from PIL import Image, UnidentifiedImageError
-        except ModuleNotFoundError as error:
-            raise MissingExtraError("pillow", "image", "Calibration with pictures") from error
+        image_module = pillow("Calibration with pictures")
         height, width = self.size(shape)
-        try:
-            with Image.open(path) as file:
-                if getattr(file, "n_frames", 1) > 1 and file.format != "MPO":  # a camera's, the first of which is meant
-                    raise OrinportError(f"The picture {str(path)!r} holds {file.n_frames} frames.", "Keep one of them.")
-                picture = self._decoded(file, Image)
-        except (OSError, UnidentifiedImageError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-            raise OrinportError(f"The picture {str(path)!r} cannot be read: {str(error).rstrip('.')}.") from error
-        pixels = np.asarray(self._fitted(picture, height, width, Image), dtype=np.float32)
+        picture = image_module.fromarray(read_picture(path).pixels)
+        if self.color == "L":
+            picture = picture.convert("L")
+        pixels = np.asarray(self._fitted(picture, height, width, image_module), dtype=np.float32)
         return self._numbers(pixels)
-
-    def _decoded(self, file: Any, image: Any) -> Any:
-        """The picture in 8 bits, upright: Pillow would cut off 16 bits at 255, so their upper half is taken.
-
-        Raises ValueError for pixels of 32 bits, whose range is not known.
-        """
-        from PIL import ImageOps
-
-        png = file.format == "PNG"
-        file = ImageOps.exif_transpose(file)
-        if file.mode.startswith("I;16") or (file.mode == "I" and png):
-            pixels = np.asarray(file).astype(np.int64) >> 8
-            file = image.fromarray(pixels.astype(np.uint8))
-        elif file.mode in ("I", "F"):
-            raise ValueError("its pixels have 32 bits, and which range they use is not known")
-        return file.convert("L" if self.color == "L" else "RGB")
 
     def _fitted(self, picture: Any, height: int, width: int, image: Any) -> Any:
         how = getattr(image.Resampling, self.interpolation.upper())
@@ -122,9 +100,13 @@ class Preprocessing:
                 f"short_side = {short} is smaller than the input, {height}x{width}.", "Make it at least as large."
             )
         ratio = short / min(picture.width, picture.height)
-        scaled = picture.resize((max(1, round(picture.width * ratio)), max(1, round(picture.height * ratio))), how)
-        left, top = (scaled.width - width) // 2, (scaled.height - height) // 2
-        return scaled.crop((left, top, left + width, top + height))
+        wide, high = max(1, round(picture.width * ratio)), max(1, round(picture.height * ratio))
+        left, top = (wide - width) // 2, (high - height) // 2
+        if wide * high > MAX_PIXELS:  # a sliver: only the part that stays is scaled
+            x, y = picture.width / wide, picture.height / high
+            box = (left * x, top * y, (left + width) * x, (top + height) * y)
+            return picture.resize((width, height), how, box=box)
+        return picture.resize((wide, high), how).crop((left, top, left + width, top + height))
 
     def _numbers(self, pixels: NDArray[np.float32]) -> NDArray[np.float32]:
         if pixels.ndim == 2:
