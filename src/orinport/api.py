@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
     from orinport.device.compare import Comparison
     from orinport.device.measured import Measurement
+    from orinport.device.record import BundleRecord
     from orinport.emulation import EmulationOptions, EmulationReport
     from orinport.matmul.planner import MatmulReport
     from orinport.measuring import Build, Refit
+    from orinport.model.model import Model
     from orinport.precision.calibrate import CalibrationOptions
     from orinport.predict.prediction import Prediction
     from orinport.quantization import Int8Options, QuantizeReport
@@ -195,13 +197,13 @@ def verify(
 @overload
 def verify(
     reference: Any,
-    candidate: None = None,
+    candidate: Any = None,
     *,
     shapes: str | Sequence[str] | Mapping[str, Sequence[int]] | None = None,
     cases: int = 3,
     seed: int = 0,
     emulate: str,
-    target: str | Target = DEFAULT_TARGET,
+    target: str | Target | None = None,
     scales: str | Path | None = None,
     data: str | Path | None = None,
     preprocess: str | Path | None = None,
@@ -221,7 +223,7 @@ def verify(
     seed: int = 0,
     tolerance: float | None = None,
     emulate: str | None = None,
-    target: str | Target = DEFAULT_TARGET,
+    target: str | Target | None = None,
     scales: str | Path | None = None,
     data: str | Path | None = None,
     preprocess: str | Path | None = None,
@@ -237,18 +239,19 @@ def verify(
     bounds the difference relative to an output's largest magnitude; by default it follows from the data types. Raises
     OrinportError if the inputs or outputs of the two do not fit.
 
-    `emulate`, `dla-int8` or `dla-fp16`, takes one network (or a bundle) instead and runs it as the DLA of `target`
-    would, against FP32, tensor by tensor. INT8 needs `scales` from a file, unless the network has Q/DQ layers or the
-    bundle its own. `data` holds samples as `quantize` takes them, of which the first `cases` count (0: all). An output
-    whose SNR is below `min_snr` dB is wrong. `rank` tries every INT8 layer in FP16.
+    `emulate`, `dla-int8` or `dla-fp16`, runs one network (or a bundle) as the DLA of `target` would, against itself in
+    FP32, tensor by tensor; `target` is by default what a bundle was prepared for. INT8 needs `scales` from a file,
+    unless the network has Q/DQ layers or the bundle its own. With a `candidate` it is the candidate that is run so,
+    against `reference` in FP32: a bundle against the network that it was prepared from, or one that was quantised or
+    converted against the one before, whose tensors are compared as far as they have the same names. `data` holds
+    samples as `quantize` takes them, of which the first `cases` count (0: all). An output whose SNR is below `min_snr`
+    dB is wrong. `rank` tries every INT8 layer in FP16.
     """
     if seed < 0:
         raise OrinportError(f"The seed {seed} is negative.", "Use 0 or more.")
     if tolerance is not None and not 0 <= tolerance < float("inf"):
         raise OrinportError(f"{tolerance} is no tolerance.", "Use a number that is 0 or more, for example 0.001.")
     if emulate is not None:
-        if candidate is not None:
-            raise OrinportError("An emulation takes one network.", "Compare two first, then emulate the second.")
         if tolerance is not None:
             raise OrinportError("A tolerance is for two networks.", "An emulation has --min-snr.")
         if scales is not None and emulate == "dla-fp16":
@@ -263,7 +266,10 @@ def verify(
             min_snr=MIN_SNR if min_snr is None else min_snr,
             rank=rank,
         )
-        return _emulated(reference, emulate, as_target(target), options, shapes, scales, ties, progress)
+        network, original = (reference, None) if candidate is None else (candidate, reference)
+        return _emulated(network, original, emulate, target, options, shapes, scales, ties, progress)
+    if target is not None:
+        raise OrinportError("A target is for an emulation.", "Add --as dla-int8, or leave it out.")
     if scales is not None or data is not None or preprocess is not None or rank:
         raise OrinportError("Scales, data and ranking are for an emulation.", "Add --as dla-int8, or leave them out.")
     if candidate is None:
@@ -320,35 +326,80 @@ def _compared(
 
 def _emulated(
     network: Any,
+    original: Any,
     emulate: str,
-    target: Target,
+    target: str | Target | None,
     options: EmulationOptions,
     shapes: str | Sequence[str] | Mapping[str, Sequence[int]] | None,
     scales: str | Path | None,
     ties: str,
     progress: Callable[[str], None] | None,
 ) -> EmulationReport:
-    """`verify` of one network as the DLA computes it."""
-    from orinport.emulation import emulate_model, precision_of
+    """`verify` of one network as the DLA computes it, against itself or what it was made from."""
+    from orinport.emulation import Reference, emulate_model, precision_of
     from orinport.model.load import load
     from orinport.precision.qdq import has_qdq
     from orinport.targets.target import Precision
 
     edges: tuple[EdgeMapping, ...] = ()
-    bundle, name = _bundle(network), ""
+    bundle, record = _bundle(network), None
+    precision = precision_of(emulate)
     if bundle is not None:
         from orinport.device.record import read_record
 
         record, own = read_record(bundle / "report.json"), bundle / "scales.json"
-        edges, name = record.edges, record.model
+        edges = record.edges
         scales = own if scales is None and own.exists() else scales
-    precision = precision_of(emulate)
     model = load(network if bundle is None else bundle / "model.onnx", shapes=None if edges else shapes)
-    model = replace(model, name=name or model.name)
+    reference = None
+    if original is not None and record is None:
+        reference = Reference(load(original, shapes=shapes), _name(original))
+    elif original is not None and record is not None:
+        reference = Reference(_prepared(original, model, record, shapes, progress), _name(original), prepared=True)
+    if record is not None:
+        model = replace(model, name=record.model or model.name)
+        target = target or record.target
     int8 = None
     if precision is Precision.INT8 and (scales is not None or has_qdq(model)):
         int8 = _int8(None, None, None if has_qdq(model) and bundle is not None else scales, None, ties)
-    return emulate_model(model, target, precision, options, int8=int8, edges=edges, progress=progress)
+    return emulate_model(
+        model,
+        as_target(target or DEFAULT_TARGET),
+        precision,
+        options,
+        int8=int8,
+        edges=edges,
+        reference=reference,
+        progress=progress,
+    )
+
+
+def _prepared(
+    original: Any,
+    board: Model,
+    record: BundleRecord,
+    shapes: str | Sequence[str] | Mapping[str, Sequence[int]] | None,
+    progress: Callable[[str], None] | None,
+) -> Model:
+    """`original` rewritten as it was for the bundle that holds `board`."""
+    from orinport.model.load import load
+    from orinport.pipeline import prepared_again
+    from orinport.rewrites.edges import prepared_shapes
+
+    if record.rewriting is None:
+        raise OrinportError(
+            "The bundle's report does not say how its network was rewritten.",
+            "Prepare it again, or emulate the bundle by itself.",
+        )
+    if shapes is None:
+        shapes = prepared_shapes(original, board, record.edges)
+    return prepared_again(
+        load(original, shapes=shapes),
+        as_target(record.target),
+        as_precision(record.precision),
+        record.rewriting,
+        progress=progress,
+    )
 
 
 def predict(

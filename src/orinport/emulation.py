@@ -13,10 +13,12 @@ from orinport.errors import OrinportError
 from orinport.precision.calibrate import input_specs
 from orinport.precision.data import DataSpec, Samples, open_data
 from orinport.precision.emulate import Arithmetic, Typed, arithmetic_of, emulate
-from orinport.precision.emulate_measure import measure
+from orinport.precision.emulate_measure import measure, tensors_in_common
+from orinport.precision.qdq import has_qdq, strip_qdq
 from orinport.precision.scales import Scales
 from orinport.precision.sensitivity import rank
 from orinport.precision.single import to_single
+from orinport.precision.unrounded import unrounded
 from orinport.rewrites.edges import board_feed, moved_inputs
 from orinport.rewrites.random_inputs import random_inputs
 from orinport.rewrites.runner import NotProvableError
@@ -41,6 +43,7 @@ __all__ = [
     "MIN_SNR",
     "EmulationOptions",
     "EmulationReport",
+    "Reference",
     "emulate_model",
     "open_samples",
     "precision_of",
@@ -67,6 +70,17 @@ class EmulationOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class Reference:
+    """What an emulation is compared with, in place of the network itself in FP32."""
+
+    model: Model
+    """Its tensors have the same names; those that it lacks are not compared."""
+    name: str
+    prepared: bool = False
+    """It was rewritten as the network was, so that it has all its tensors, and the constants that it was made from."""
+
+
+@dataclass(frozen=True, slots=True)
 class EmulationReport:
     """A network as the DLA will compute it, against FP32, tensor by tensor."""
 
@@ -87,6 +101,10 @@ class EmulationReport:
     ranking: tuple[Sensitivity, ...] | None
     """INT8 layers by what FP16 gains; None if nobody asked."""
     findings: tuple[Finding, ...] = ()
+    reference: str = ""
+    """The network in FP32 that it is compared with; empty for the network itself."""
+    stored: Precision | None = None
+    """What the network's weights are rounded to, where FP32 has them rounded too; None where it has them exact."""
 
     def wrong(self, row: TensorRow) -> bool:
         """The tensor has gone wrong."""
@@ -130,9 +148,13 @@ def emulate_model(
     *,
     int8: Int8Options | None = None,
     edges: Sequence[EdgeMapping] = (),
+    reference: Reference | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> EmulationReport:
-    """Emulate a network; see `orinport.verify`. `int8` says where scales come from, `edges` which inputs were moved."""
+    """Emulate a network; see `orinport.verify`. `int8` says where scales come from, `edges` which inputs were moved.
+
+    Raises OrinportError if `reference` takes other inputs or has other outputs, or was prepared and has other weights.
+    """
     from orinport.quantization import checked_as_written, quantize_model
 
     require_ratio(options.min_snr)
@@ -143,6 +165,7 @@ def emulate_model(
     if options.rank and precision is not Precision.INT8:
         raise OrinportError("Only layers in INT8 are ranked.", "Use --as dla-int8, or leave --rank out.")
     single = to_single(model)
+    stored = Precision.INT8 if has_qdq(model) else Precision.FP16 if single.model is not model else None
     model = single.model
     scales = Scales({})
     findings: tuple[Finding, ...] = ()
@@ -153,6 +176,7 @@ def emulate_model(
         model, scales, findings = quantized.model, quantized.scales, quantized.findings
         report = quantized.checked
     else:
+        model = strip_qdq(model, target)[0] if has_qdq(model) else model
         report = checked_as_written(model, target, precision)
     layers = tuple(row.layer for row in report.layers)
     arithmetic = arithmetic_of(layers, _on_dla(report), scales if precision is Precision.INT8 else None)
@@ -160,17 +184,29 @@ def emulate_model(
     if target.stack.strongly_typed:
         typed = Typed(single.kept)
         arithmetic |= {node: Arithmetic.FP32 for node in single.kept if arithmetic.get(node) is Arithmetic.FP16}
+    plain, exact = _compared_with(model, reference)
     samples, source = open_samples(
         model, edges, data=options.data, preprocess=options.preprocess, cases=options.cases, seed=options.seed
     )
     samples = list(samples)
-    found = emulate(model, arithmetic, scales, typed=typed)
-    rows = measure(model, found, samples)
+    found = emulate(model, arithmetic, scales, typed=typed, exact=exact if precision is Precision.FP16 else None)
+    rows = measure(model, found, samples, reference=plain)
+    outputs = tuple(tensor.name for tensor in model.outputs if tensor.name in found.tensors)
     ranking = None
     if options.rank and precision is Precision.INT8:
-        ranked = rank(model, layers, arithmetic, scales, samples, typed=typed, progress=progress)
+        ranked = rank(
+            model,
+            layers,
+            arithmetic,
+            scales,
+            samples,
+            typed=typed,
+            reference=plain,
+            exact=exact,
+            outputs=outputs,
+            progress=progress,
+        )
         ranking = _priced(ranked, report)
-    outputs = tuple(tensor.name for tensor in model.outputs if tensor.name in found.tensors)
     kinds = list(arithmetic.values())
     return EmulationReport(
         model.name,
@@ -186,7 +222,36 @@ def emulate_model(
         kinds.count(Arithmetic.FP32),
         ranking,
         findings,
+        "" if reference is None else reference.name,
+        stored if reference is None else None,
     )
+
+
+def _compared_with(model: Model, reference: Reference | None) -> tuple[Model | None, Mapping[str, NDArray[Any]]]:
+    """The network to compare with, in FP32 and without Q/DQ layers, and the constants of `model` from before rounding.
+
+    Without a reference that is None, for the network itself, and no constants.
+    """
+    if reference is None:
+        return None, {}
+    plain = to_single(reference.model).model
+    plain = strip_qdq(plain)[0] if has_qdq(plain) else plain
+    common = tensors_in_common(model, plain)
+    for tensor in (*model.inputs, *model.outputs):
+        if tensor.name not in common:
+            raise OrinportError(
+                f"{reference.name!r} has no tensor {tensor.name!r} of shape {list(tensor.shape or ())}.",
+                "Give the network that was prepared or quantised.",
+            )
+    if extra := {tensor.name for tensor in plain.inputs} - {tensor.name for tensor in model.inputs}:
+        raise OrinportError(f"{reference.name!r} has a further input {min(extra)!r}.")
+    found = unrounded(model, plain)
+    if reference.prepared and found.others:
+        raise OrinportError(
+            f"{reference.name!r} is not what the bundle was prepared from: {found.others[0]!r} has other numbers.",
+            "Give the network that was prepared, or prepare this one again.",
+        )
+    return plain, found.constants
 
 
 def _on_dla(report: CheckReport) -> frozenset[int]:

@@ -15,6 +15,7 @@ from orinport.model.save import save
 from orinport.parts import PARTS, Part, cut_in_parts, write_parts
 from orinport.placing import on_one_core, placed_anew
 from orinport.precision.half import to_half
+from orinport.precision.qdq import has_qdq, strip_qdq
 from orinport.predict.network import predict_network
 from orinport.quantization import Int8Options, quantise, without_qdq
 from orinport.results import PrepareReport, TailReport
@@ -23,7 +24,7 @@ from orinport.rewrites.edges import move_edges
 from orinport.rewrites.ends import TailCut, chain, fit_tail
 from orinport.rewrites.ends import cut_tail as cut_at_tail
 from orinport.rewrites.proof import compare_models
-from orinport.rewrites.rewrite import Refusal, Safety
+from orinport.rewrites.rewrite import Refusal, Rewriting, Safety
 from orinport.targets.target import Precision
 from orinport.words import count, some
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from orinport.rewrites.log import RewriteLog, VerifyReport
     from orinport.targets.target import Target
 
-__all__ = ["prepare_model", "rewrite_for"]
+__all__ = ["prepare_model", "prepared_again", "rewrite_for"]
 
 FILES = ("build.sh", "model.onnx", "report.html", "report.json", "report.txt")
 
@@ -71,16 +72,8 @@ def prepare_model(
     before = check_model(model, target, precision, standalone=standalone)
     if wanted is not None:
         model, wanted = without_qdq(model, wanted, target)
-    rewritten, log, edges = rewrite_for(
-        model, target, precision, standalone=standalone, keep_io=keep_io or cut_tail, consent=consent, progress=progress
-    )
-    cut: TailCut | Refusal | None = None
-    if cut_tail:
-        judge = dla_judge(target, precision, standalone=standalone)
-        cut = cut_at_tail(rewritten, judge)
-        rewritten = cut.head if isinstance(cut, TailCut) else rewritten
-        if not keep_io:
-            rewritten, edges = move_edges(rewritten, judge=judge)
+    how = Rewriting(standalone, keep_io, cut_tail, tuple(consent) if consent is not None else (Safety.EXACT,))
+    rewritten, log, edges, cut = _rewrite(model, target, precision, how, progress)
     _say(progress, "comparing the whole network")
     proof, notes = _prove(model, _whole(model, rewritten, cut, edges), edges, log)
     if isinstance(cut, Refusal):
@@ -113,7 +106,9 @@ def prepare_model(
     notes = (*notes, *_constants_note(after))
     prediction, unpredicted = _predict(after)
     files = tuple(sorted((*FILES, *texts)))
-    report = PrepareReport(before, after, log, edges, proof, (*notes, *unpredicted), folder, files, prediction)
+    report = PrepareReport(
+        before, after, log, edges, proof, (*notes, *unpredicted), folder, files, prediction, rewriting=how
+    )
     tail = None
     if isinstance(cut, TailCut):
         tail = fit_tail(cut.tail, written, edges)
@@ -123,6 +118,43 @@ def prepare_model(
         _say(progress, "cutting the network in parts")
         report, parts = _in_parts(report, written, split, options, texts)
     return _write(report, written, tail, options, texts, parts, force=force)
+
+
+def _rewrite(
+    model: Model, target: Target, precision: Precision, how: Rewriting, progress: Callable[[str], None] | None = None
+) -> tuple[Model, RewriteLog, tuple[EdgeMapping, ...], TailCut | Refusal | None]:
+    """What the board runs, what was done, which edges moved, and the tail that was cut off or why none was."""
+    rewritten, log, edges = rewrite_for(
+        model,
+        target,
+        precision,
+        standalone=how.standalone,
+        keep_io=how.keep_io or how.cut_tail,
+        consent=how.consent,
+        progress=progress,
+    )
+    if not how.cut_tail:
+        return rewritten, log, edges, None
+    judge = dla_judge(target, precision, standalone=how.standalone)
+    cut = cut_at_tail(rewritten, judge)
+    rewritten = cut.head if isinstance(cut, TailCut) else rewritten
+    if not how.keep_io:
+        rewritten, edges = move_edges(rewritten, judge=judge)
+    return rewritten, log, edges, cut
+
+
+def prepared_again(
+    original: Model,
+    target: Target,
+    precision: Precision,
+    how: Rewriting,
+    *,
+    progress: Callable[[str], None] | None = None,
+) -> Model:
+    """The network that a bundle was written from, before its types became FP16 or INT8."""
+    quantised = precision is Precision.INT8 and has_qdq(original)
+    clean = strip_qdq(original, target)[0] if quantised else original
+    return _rewrite(clean, target, precision, how, progress)[0]
 
 
 def _in_parts(

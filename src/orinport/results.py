@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from orinport.predict.prediction import Prediction
     from orinport.rewrites.edges import EdgeMapping
     from orinport.rewrites.log import RewriteLog, VerifyReport
+    from orinport.rewrites.rewrite import Rewriting
     from orinport.targets.target import Precision, Target
 
 __all__ = ["CheckReport", "LayerVerdict", "PartReport", "PrepareReport", "Reason", "TailReport"]
@@ -133,3 +134,5 @@ class PrepareReport:
     """The same network as several engines, for both DLA cores and the GPU."""
     split: Prediction | None = None
     """What one inference of the parts is predicted to take."""
+    rewriting: Rewriting | None = None
+    """What was asked of the rewriting; None for a part of a network."""

@@ -15,15 +15,20 @@ from onnx import TensorProto, numpy_helper
 import orinport
 from builders import network, node, small_cnn
 from dcnv4.networks import Guise, Writer
+from orinport.cli import main
 from orinport.emulation import EmulationReport
 from orinport.errors import OrinportError
 from orinport.model.load import load
 from orinport.model.save import save
+from orinport.precision.calibrate import CalibrationOptions
 from orinport.precision.emulate import Arithmetic, Typed, emulate
 from orinport.precision.emulate_measure import Runner, TensorRow
 from orinport.precision.explicit import insert_qdq
 from orinport.precision.half import to_half
 from orinport.precision.scales import Origin, Scale, Scales
+from orinport.report.emulate import emulation_document, emulation_text
+from orinport.rewrites.rewrite import Rewriting, Safety
+from orinport.targets.target import Precision
 
 TENSORRT_10, TENSORRT_11 = "orin-agx-64gb/jp7.2", "orin-agx-64gb/jp7.2.2"
 STEPS = {"x": 2.0**-5, "c1": 2.0**-4, "r1": 2.0**-4, "p1": 2.0**-4, "c2": 2.0**-4, "a1": 2.0**-3, "g1": 2.0**-3}
@@ -72,7 +77,8 @@ def bundle(proto: onnx.ModelProto, target: str, folder: Path, steps: dict[str, f
 
 
 def emulated(source: Any, samples: Path, target: str, kind: str = "dla-int8", **more: Any) -> EmulationReport:
-    return orinport.verify(source, emulate=kind, data=samples, cases=0, target=target, **more)
+    candidate = more.pop("candidate", None)
+    return orinport.verify(source, candidate, emulate=kind, data=samples, cases=0, target=target, **more)
 
 
 def rows_of(report: EmulationReport) -> dict[str, TensorRow]:
@@ -181,6 +187,174 @@ def test_what_is_fp32_among_fp16_stays_fp32_with_tensorrt_11(tmp_path: Path) -> 
     found = {row.node: row.arithmetic for row in strong.rows}
     assert found["Mul_c"] is found["Cast_b"] is Arithmetic.FP32
     assert found["Conv_a"] is found["Relu_y"] is Arithmetic.FP16
+
+
+# ---------------------------------------------------------------------------------------------- against the original
+
+
+def spread(seed: int = 0, size: int = 16) -> onnx.ModelProto:
+    """Three convolutions; the weights of the second spread over a range that one scale an output channel is bad for."""
+    rng = np.random.default_rng(seed)
+    nodes, constants, before = [], {}, "x"
+    for index in range(3):
+        weights = rng.normal(0, 0.3, (8, 3 if index == 0 else 8, 3, 3)).astype(np.float32)
+        if index == 1:
+            weights[:, 0, 0, 0] = 60.0
+        constants[f"w{index}"] = weights
+        nodes.append(node("Conv", [before, f"w{index}"], f"c{index}", pads=[1, 1, 1, 1]))
+        nodes.append(node("Relu", [f"c{index}"], f"r{index}"))
+        before = f"r{index}"
+    return network(nodes, {"x": (1, 3, size, size)}, [before], constants)
+
+
+@pytest.fixture
+def uneven(tmp_path: Path, samples: Path) -> Path:
+    """The file of that network, with a bundle for either TensorRT beside it."""
+    path = tmp_path / "uneven.onnx"
+    onnx.save(spread(), path)
+    report = orinport.quantize(path, data=samples, target=TENSORRT_10, calibration=CalibrationOptions(method="min-max"))
+    steps = {name: scale.value for name, scale in report.scales.tensors.items()}
+    for target in (TENSORRT_10, TENSORRT_11):
+        bundle(spread(), target, tmp_path, steps)
+    return path
+
+
+def test_against_the_original_both_bundles_measure_the_same(uneven: Path, samples: Path) -> None:
+    """Weights, scales and inputs of the one are rounded to FP16 first: what that adds is far below what INT8 costs."""
+    first, second = (
+        rows_of(emulated(uneven, samples, target, candidate=uneven.parent / target.rpartition("/")[2]))
+        for target in (TENSORRT_10, TENSORRT_11)
+    )
+    alone = rows_of(emulated(uneven.parent / "jp7.2", samples, TENSORRT_10))
+    assert first == alone
+    assert first.keys() == second.keys()
+    for name, row in first.items():
+        assert second[name].snr_db == pytest.approx(row.snr_db, abs=0.7), name
+        assert second[name].range == pytest.approx(row.range, rel=2.0**-11), name
+        assert second[name].arithmetic is row.arithmetic
+
+
+def test_without_the_original_what_rounding_weights_costs_is_not_seen_and_said(uneven: Path, samples: Path) -> None:
+    folder = uneven.parent / "jp7.2.2"
+    alone = emulated(folder, samples, TENSORRT_11)
+    beside = emulated(uneven, samples, TENSORRT_11, candidate=folder)
+    assert rows_of(alone)["r1"].snr_db > rows_of(beside)["r1"].snr_db + 3
+    assert alone.stored is Precision.INT8
+    assert "what their rounding costs is not in the figures" in " ".join(emulation_text(alone).split())
+    assert (beside.stored, beside.reference) == (None, "uneven.onnx")
+    assert "against uneven.onnx in fp32" in emulation_text(beside)
+    assert emulation_document(beside)["reference"] == "uneven.onnx"
+    assert emulation_document(alone)["stored"] == "int8"
+
+
+def test_the_ranking_has_the_weights_back(uneven: Path, samples: Path) -> None:
+    """The layer whose weights INT8 cannot hold comes first; without the original, rounded weights gain nothing."""
+    folder = uneven.parent / "jp7.2.2"
+    beside = emulated(uneven, samples, TENSORRT_11, candidate=folder, rank=True).ranking
+    ten = emulated(uneven.parent / "jp7.2", samples, TENSORRT_10, rank=True).ranking
+    alone = emulated(folder, samples, TENSORRT_11, rank=True).ranking
+    assert beside[0].layer == ten[0].layer == "Conv_c1"
+    assert beside[0].gain_db == pytest.approx(ten[0].gain_db, abs=0.7)
+    assert next(each.gain_db for each in alone if each.layer == "Conv_c1") < beside[0].gain_db - 1
+
+
+def test_a_bundle_brings_its_target(uneven: Path, samples: Path) -> None:
+    for target in (TENSORRT_10, TENSORRT_11):
+        folder = uneven.parent / target.rpartition("/")[2]
+        report = orinport.verify(folder, emulate="dla-int8", data=samples)
+        assert report.target.name == target
+
+
+def test_int8_bundles_in_fp16(uneven: Path, samples: Path) -> None:
+    """The same network without its Q/DQ layers; with the original at hand, with its own weights."""
+    folder = uneven.parent / "jp7.2.2"
+    alone = emulated(folder, samples, TENSORRT_11, "dla-fp16")
+    beside = emulated(uneven, samples, TENSORRT_11, "dla-fp16", candidate=folder)
+    assert alone.int8 == beside.int8 == 0
+    assert alone.fp16 == beside.fp16 == 6
+    assert beside.rows == emulated(uneven.parent / "jp7.2", samples, TENSORRT_10, "dla-fp16").rows
+    assert beside.rows != alone.rows
+
+
+def test_edges_tails_and_consent_are_prepared_again(tmp_path: Path) -> None:
+    """What was asked of `prepare` stands in the bundle, and the original is rewritten so again."""
+    nodes = [
+        node("Conv", ["x", "w"], "a"),
+        node("Gelu", ["a"], "g"),
+        node("Reshape", ["g", "s"], "r"),
+        node("Atan", ["r"], "y"),
+    ]
+    constants = {
+        "w": np.random.default_rng(0).normal(0, 0.3, (4, 4, 1, 1)).astype(np.float32),
+        "s": np.array([1, 64], np.int64),
+    }
+    proto = network(nodes, {"x": ("n", 4, 4, 4)}, ["y"], constants, opset=20)
+    plain, folder = tmp_path / "plain.onnx", tmp_path / "bundle"
+    onnx.save(proto, plain)
+    report = orinport.prepare(
+        plain,
+        target=TENSORRT_11,
+        output=folder,
+        cut_tail=True,
+        consent=(Safety.EXACT, Safety.TOLERANCE),
+        shapes="x:1x4x4x4",
+    )
+    assert report.tail is not None
+    assert report.rewriting == Rewriting(False, False, True, (Safety.EXACT, Safety.TOLERANCE))
+    found = orinport.verify(plain, folder, emulate="dla-fp16")
+    assert found.good
+    assert found.output_rows
+    assert len(found.rows) == len(orinport.verify(folder, emulate="dla-fp16").rows)
+
+
+def test_another_network_is_not_the_original(uneven: Path, samples: Path, tmp_path: Path) -> None:
+    other, wide = tmp_path / "other.onnx", tmp_path / "wide.onnx"
+    onnx.save(spread(seed=1), other)
+    onnx.save(spread(size=32), wide)
+    for target in (TENSORRT_10, TENSORRT_11):
+        folder = uneven.parent / target.rpartition("/")[2]
+        with pytest.raises(OrinportError, match=r"'other.onnx' is not what the bundle was prepared from"):
+            emulated(other, samples, target, candidate=folder)
+        with pytest.raises(OrinportError, match=r"'wide.onnx' has no tensor 'x' of shape"):
+            emulated(wide, samples, target, candidate=folder)
+
+
+def test_a_bundle_that_does_not_say_how_it_was_made(uneven: Path, samples: Path) -> None:
+    folder = uneven.parent / "jp7.2.2"
+    document = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    del document["rewriting"]
+    (folder / "report.json").write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(OrinportError, match="does not say how its network was rewritten"):
+        emulated(uneven, samples, TENSORRT_11, candidate=folder)
+    assert emulated(folder, samples, TENSORRT_11).rows
+    document["rewriting"] = {"standalone": False, "keep_io": False, "cut_tail": False, "consent": ["all"]}
+    (folder / "report.json").write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(OrinportError, match="not the report of a bundle"):
+        emulated(uneven, samples, TENSORRT_11, candidate=folder)
+
+
+def test_a_users_qdq_network_against_the_one_before(uneven: Path, samples: Path, tmp_path: Path) -> None:
+    """The tensors that both have are compared, and weights that are roundings of the other's are ranked with them."""
+    document = json.loads((uneven.parent / "jp7.2" / "scales.json").read_text(encoding="utf-8"))
+    steps = {name: each["scale"] for name, each in document["tensors"].items()}
+    quantised = tmp_path / "quantised.onnx"
+    save(insert_qdq(load(uneven), Scales({n: Scale(s, Origin.FILE) for n, s in steps.items()}))[0], quantised)
+    report = emulated(uneven, samples, TENSORRT_10, candidate=quantised, ties="none")
+    cached = emulated(uneven, samples, TENSORRT_10, scales=scales_file(tmp_path, steps), ties="none")
+    assert {row.name for row in report.rows} == {row.name for row in cached.rows}
+    for name, row in rows_of(report).items():
+        assert row.snr_db == pytest.approx(rows_of(cached)[name].snr_db, abs=0.3), name
+
+
+def test_the_command_takes_both(uneven: Path, samples: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call = ["verify", str(uneven), str(uneven.parent / "jp7.2.2"), "--as", "dla-int8", "--data", str(samples)]
+    assert main([*call, "--min-snr", "0", "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["reference"] == "uneven.onnx"
+    assert document["target"] == TENSORRT_11
+    assert document["stored"] is None
+    with pytest.raises(OrinportError, match="A target is for an emulation"):
+        orinport.verify(uneven, uneven, target=TENSORRT_10)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, ml_dtypes.bfloat16])

@@ -21,11 +21,15 @@ class EmulationFlags:
 
     emulate: Annotated[
         Literal["dla-int8", "dla-fp16"] | None,
-        Parameter(name="--as", help="Run one network as the DLA computes it, and compare it with FP32."),
+        Parameter(name="--as", help="Run the last network as the DLA computes it, and compare it with FP32."),
     ] = None
     target: Annotated[
-        str, Parameter(name=["--target", "-t"], help="With --as: board and software; see orinport targets.")
-    ] = DEFAULT_TARGET
+        str | None,
+        Parameter(
+            name=["--target", "-t"],
+            help=f"With --as: board and software; by default a bundle's own, for a network {DEFAULT_TARGET}.",
+        ),
+    ] = None
     scales: Annotated[
         Path | None, Parameter(help="With --as dla-int8: a calibration cache or JSON file; a bundle has its own.")
     ] = None
@@ -49,7 +53,7 @@ _DEFAULT_EMULATION = EmulationFlags()
 def verify(
     reference: Annotated[Path, Parameter(help="The original ONNX file.")],
     candidate: Annotated[
-        Path | None, Parameter(help="The ONNX file, or the bundle, to compare with it; none with --as.")
+        Path | None, Parameter(help="The ONNX file, or the bundle, to compare with it; with --as there may be none.")
     ] = None,
     /,
     *,
@@ -65,8 +69,9 @@ def verify(
 ) -> int:
     """Run two models on the same random inputs and compare every output; or one as the DLA computes it.
 
-    A bundle is compared through its record of moved edges. With --as there is one model (or bundle), which runs in
-    the DLA's arithmetic and in FP32. Exit status: 0 equal, or no output below --min-snr; 1 different; 2 unusable.
+    A bundle is compared through its record of moved edges. With --as the last model (or bundle) runs in the DLA's
+    arithmetic, against the first in FP32, or against itself where there is only one. Exit status: 0 equal, or no output
+    below --min-snr; 1 different; 2 unusable.
     """
     import sys
 
@@ -94,7 +99,7 @@ def verify(
 
 
 def _emulate(
-    model: Path,
+    reference: Path,
     candidate: Path | None,
     options: ModelOptions,
     cases: int,
@@ -105,15 +110,13 @@ def _emulate(
     import sys
 
     import orinport
-    from orinport.errors import OrinportError
     from orinport.report.emulate import emulation_document, emulation_text
     from orinport.report.json import dumps
 
     assert flags.emulate is not None
-    if candidate is not None:
-        raise OrinportError("--as takes one network.", "Compare two first, then emulate the second.")
     report = orinport.verify(
-        model,
+        reference,
+        candidate,
         shapes=options.shapes or None,
         cases=cases,
         seed=seed,

@@ -9,7 +9,7 @@ from orinport.errors import OrinportError
 from orinport.files import decode_json, read_bounded
 from orinport.rewrites.driver import stated_error
 from orinport.rewrites.edges import EdgeMapping
-from orinport.rewrites.rewrite import Safety
+from orinport.rewrites.rewrite import Rewriting, Safety
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +32,8 @@ class BundleRecord:
     outputs: tuple[tuple[str, str, str], ...]
     model: str = ""
     """Name of the network that was prepared; empty in records that do not say it."""
+    rewriting: Rewriting | None = None
+    """What was asked of its rewriting; None in records that do not say it."""
 
 
 def read_record(path: Path) -> BundleRecord:
@@ -40,6 +42,7 @@ def read_record(path: Path) -> BundleRecord:
         document = decode_json(read_bounded(path))
         applied = document.get("rewrites", {}).get("applied", [])
         formats = document.get("formats", {})
+        asked = document.get("rewriting")
         return BundleRecord(
             str(document.get("target", "")),
             str(document.get("precision", "")),
@@ -48,6 +51,7 @@ def read_record(path: Path) -> BundleRecord:
             _formats(formats.get("inputs", ())),
             _formats(formats.get("outputs", ())),
             str(document.get("model", "")),
+            None if asked is None else Rewriting.from_document(asked),
         )
     except OSError as error:
         raise OrinportError(f"{str(path)!r} cannot be read: {error.strerror}.", "Is the folder a bundle?") from error

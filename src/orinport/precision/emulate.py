@@ -139,11 +139,13 @@ def emulate(
     scales: Scales,
     *,
     typed: Typed | None = None,
+    exact: Mapping[str, NDArray[Any]] | None = None,
     known: dict[Any, Weights] | None = None,
 ) -> Emulated:
     """The emulation of `model`; nodes that `arithmetic` does not name compute in FP32.
 
-    `typed` is for software whose networks are strongly typed. `known` keeps quantised weights from one emulation of the
+    `typed` is for software whose networks are strongly typed. `exact` has constants from before their rounding to INT8,
+    by name, which layers in FP16 read in their place. `known` keeps quantised weights from one emulation of the
     same network to the next. Raises OrinportError for networks with subgraphs, in other types than FP32 (see
     `to_single`), and for opsets below 11.
     """
@@ -164,7 +166,7 @@ def emulate(
             f"Emulation takes networks in FP32 and FP16, and {other.name!r} is {other.dtype!s}.",
             "Emulate the network from before its conversion.",
         )
-    work = _Emulator(model, arithmetic, scales, typed, {} if known is None else known)
+    work = _Emulator(model, arithmetic, scales, typed, exact or {}, {} if known is None else known)
     work.run()
     return Emulated(work.result(), work.shown(), dict(arithmetic))
 
@@ -203,9 +205,11 @@ class _Emulator:
         arithmetic: Mapping[str, Arithmetic],
         scales: Scales,
         typed: Typed | None,
+        exact: Mapping[str, NDArray[Any]],
         known: dict[Any, Weights],
     ) -> None:
-        self.model, self.arithmetic, self.scales, self.typed, self.known = model, arithmetic, scales, typed, known
+        self.model, self.arithmetic, self.scales, self.typed = model, arithmetic, scales, typed
+        self.exact, self.known = exact, known
         self.nodes: list[ir.Node] = []
         self.initializers: dict[tuple[Any, ...], ir.Value] = {}
         self.held: dict[ir.Value, _Held] = {}
@@ -251,7 +255,9 @@ class _Emulator:
         """A constant of the network, rounded to FP16 where the node that reads it computes so."""
         key = (id(value), half)
         if key not in self.initializers:
-            array = self.model.constant(value, limit=None)
+            array = self.exact.get(value.name or "") if half else None
+            if array is None:
+                array = self.model.constant(value, limit=None)
             assert array is not None
             if half and array.dtype == np.float32:
                 with np.errstate(over="ignore"):

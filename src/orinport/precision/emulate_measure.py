@@ -17,7 +17,7 @@ import numpy as np
 import onnx_ir as ir
 
 from orinport.errors import OrinportError, first_line
-from orinport.model.model import display_name
+from orinport.model.model import display_name, shape_of
 from orinport.model.runtime import open_session
 from orinport.precision.emulate import Arithmetic
 from orinport.precision.scales import LEVELS
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from orinport.model.model import Model
     from orinport.precision.emulate import Emulated
 
-__all__ = ["Runner", "TensorRow", "measure", "outputs_of", "restrict", "snr_of"]
+__all__ = ["Runner", "TensorRow", "measure", "outputs_of", "restrict", "snr_of", "tensors_in_common"]
 
 Arrays = dict[str, "NDArray[Any]"]
 
@@ -130,12 +130,24 @@ def outputs_of(found: Emulated, results: Mapping[str, NDArray[Any]], names: Iter
 
 
 def measure(
-    model: Model, found: Emulated, samples: Iterable[Mapping[str, NDArray[Any]]], *, threads: int = 0
+    model: Model,
+    found: Emulated,
+    samples: Iterable[Mapping[str, NDArray[Any]]],
+    *,
+    reference: Model | None = None,
+    threads: int = 0,
 ) -> tuple[TensorRow, ...]:
-    """A row for every tensor of the emulation, in the order of execution, over all samples."""
+    """A row for every tensor of the emulation, in the order of execution, over all samples.
+
+    `reference` is the network in FP32 to compare with, by default `model` itself; tensors that it has not, by name and
+    shape, have no row.
+    """
     makers = {value.name: node for node in model.graph for value in node.outputs}
     names = list(found.tensors)
-    plain = Runner(with_outputs(model, set(names)), threads=threads)
+    if reference is not None:
+        common = tensors_in_common(model, reference)
+        names = [name for name in names if name in common]
+    plain = Runner(with_outputs(reference or model, set(names)), threads=threads)
     other = Runner(found.model, threads=threads)
     sums = {name: _Sums() for name in names}
     for feeds in samples:
@@ -149,6 +161,18 @@ def measure(
                 bound = float(np.finfo(np.float16).max)
             sums[name].add(wanted[name], next(outputs_of(found, had, [name])), bound)
     return tuple(_row(name, makers.get(name), found, sums[name]) for name in names)
+
+
+def tensors_in_common(model: Model, other: Model) -> frozenset[str]:
+    """Names of the run-time tensors that both networks have, in the same shape."""
+    shapes = [
+        {
+            value.name: shape_of(value)
+            for value in (*each.graph.inputs, *(v for node in each.graph for v in node.outputs))
+        }
+        for each in (model, other)
+    ]
+    return frozenset(name for name, shape in shapes[0].items() if name and shape and shapes[1].get(name) == shape)
 
 
 def _kind(found: Emulated, node: ir.Node) -> Arithmetic:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orinport.model.layer import LayerKind
+from orinport.model.model import display_name
 from orinport.precision.emulate import Arithmetic, Emulated, emulate
 from orinport.precision.emulate_measure import Runner, outputs_of, restrict, snr_of, with_outputs
 
@@ -88,20 +89,29 @@ def rank(
     samples: Sequence[Mapping[str, NDArray[Any]]],
     *,
     typed: Typed | None = None,
+    reference: Model | None = None,
+    exact: Mapping[str, NDArray[Any]] | None = None,
     outputs: Sequence[str] = (),
     progress: Callable[[str], None] | None = None,
 ) -> tuple[Sensitivity, ...]:
     """The INT8 layers among `layers`, the one that gains most first.
 
-    `outputs` are the tensors that count, by default the network's floating-point outputs.
+    `reference` is the network in FP32 to compare with, by default `model`; `exact` has constants from before their
+    rounding to INT8, by name, which a layer has again in FP16. `outputs` are the tensors that count, by default the
+    network's floating-point outputs.
     """
     known: dict[Any, Weights] = {}
     names = list(outputs) or _float_outputs(emulate(model, arithmetic, scales, typed=typed, known=known), model)
     if not names:
         return ()
-    plain = Runner(with_outputs(model, set(names)))
+    plain = Runner(with_outputs(reference or model, set(names)))
     wanted = [plain.run(feeds) for feeds in samples]
-    before = _snr(model, arithmetic, scales, samples, wanted, names, known, typed)
+
+    def reached(kinds: Mapping[str, Arithmetic], weights: Mapping[str, NDArray[Any]]) -> float:
+        found = emulate(model, kinds, scales, typed=typed, exact=weights, known=known)
+        return _snr(found, samples, wanted, names)
+
+    before = reached(arithmetic, {})
     found = []
     tried = candidates(layers, arithmetic)
     for number, group in enumerate(tried):
@@ -109,10 +119,16 @@ def rank(
             progress(f"ranking: layer {number + 1} of {len(tried)}")
         nodes = tuple(node for layer in group for node in layer.nodes)
         changed = {**arithmetic, **dict.fromkeys(nodes, Arithmetic.FP16)}
-        after = _snr(model, changed, scales, samples, wanted, names, known, typed)
+        after = reached(changed, _read_by(model, nodes, exact or {}))
         gain = 0.0 if after == before else after - before
         found.append(Sensitivity(group[0].name, tuple(layer.index for layer in group), nodes, after, gain))
     return tuple(sorted(found, key=lambda each: -each.gain_db))
+
+
+def _read_by(model: Model, nodes: Sequence[str], constants: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
+    """Those of the constants that these nodes read."""
+    read = (value.name or "" for node in model.graph if display_name(node) in nodes for value in node.inputs if value)
+    return {name: constants[name] for name in read if name in constants}
 
 
 def output_snr(
@@ -122,9 +138,10 @@ def output_snr(
     samples: Sequence[Mapping[str, NDArray[Any]]],
 ) -> float:
     """Lowest SNR of the network's floating-point outputs, in dB."""
-    names = _float_outputs(emulate(model, arithmetic, scales), model)
+    found = emulate(model, arithmetic, scales)
+    names = _float_outputs(found, model)
     plain = Runner(with_outputs(model, set(names)))
-    return _snr(model, arithmetic, scales, samples, [plain.run(feeds) for feeds in samples], names, {})
+    return _snr(found, samples, [plain.run(feeds) for feeds in samples], names)
 
 
 def _float_outputs(found: Emulated, model: Model) -> list[str]:
@@ -135,16 +152,8 @@ def _float_outputs(found: Emulated, model: Model) -> list[str]:
 
 
 def _snr(
-    model: Model,
-    arithmetic: Mapping[str, Arithmetic],
-    scales: Scales,
-    samples: Sequence[Mapping[str, NDArray[Any]]],
-    wanted: Sequence[Arrays],
-    names: Sequence[str],
-    known: dict[Any, Weights],
-    typed: Typed | None = None,
+    found: Emulated, samples: Sequence[Mapping[str, NDArray[Any]]], wanted: Sequence[Arrays], names: Sequence[str]
 ) -> float:
-    found = emulate(model, arithmetic, scales, typed=typed, known=known)
     runner = Runner(restrict(found, names))
     had = []
     for feeds in samples:

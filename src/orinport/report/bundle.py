@@ -26,6 +26,7 @@ def prepare_document(report: PrepareReport) -> dict[str, Any]:
         "parts": parts_document(report) if report.parts else None,
         "io": [edge.document() for edge in report.edges],
         "formats": _formats(report.after.placement),
+        "rewriting": None if report.rewriting is None else report.rewriting.document(),
         "rewrites": report.log.document(),
         "proof": None if report.proof is None else verify_document(report.proof),
         "notes": list(report.notes),

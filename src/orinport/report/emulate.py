@@ -28,6 +28,24 @@ LIMITS = {
 }
 """What an emulation cannot know, by precision."""
 
+TYPED = {
+    "int8": (
+        "This is NVDLA v1's arithmetic, for what Q/DQ layers put into INT8; the rest is rounded to FP16 once a layer."
+        " Which Q/DQ patterns the DLA takes is not documented, and Orin's DLA post-processes in a format (FP19) that"
+        " NVIDIA has not published, so values on a board may differ."
+    ),
+    "fp16": (
+        "Every result is rounded to FP16 once and sums are kept in FP32, wherever a layer runs. Orin's DLA"
+        " post-processes in a format (FP19) that NVIDIA has not published."
+    ),
+}
+"""The same where the network's types decide, from TensorRT 11 on."""
+
+_STORED = (
+    "The network holds its weights in {}, and FP32 computes with these too: what their rounding costs is not in the"
+    " figures. Name the network that it was made from in front of it, and it is."
+)
+
 _SHOWN = 10
 _TOLD = 0.05
 """Share of values that become zero from which it is worth a word: scores beside coordinates in one tensor do."""
@@ -37,10 +55,13 @@ _WASTED = 1 / 8
 
 def emulation_text(report: EmulationReport, style: Style = PLAIN) -> str:
     """Outputs, the first tensor that goes wrong, bad ranges, the ranking, and what is not known."""
-    computing = f"{report.int8} nodes in int8, {report.fp16} in fp16, {report.fp32} not on the DLA (fp32)"
+    typed = report.target.stack.strongly_typed
+    single = f"{report.fp32} in fp32, as their types say" if typed else f"{report.fp32} not on the DLA (fp32)"
+    computing = f"{report.int8} nodes in int8, {report.fp16} in fp16, {single}"
     lines = [
         style.bold(f"{clean(report.model)} as {report.target.name} computes it, {report.precision.value}"),
         f"{computing}; {count(report.samples, 'sample')} of {clean(report.source)}",
+        *([f"against {clean(report.reference)} in fp32"] if report.reference else []),
         "",
     ]
     for row in report.output_rows:
@@ -54,10 +75,16 @@ def emulation_text(report: EmulationReport, style: Style = PLAIN) -> str:
     missing = [finding for finding in report.findings if finding.verdict is not None]
     if missing:
         lines.append(f"{count(len(missing), 'finding')} about scales; orinport quantize shows them")
-    lines += ["", LIMITS[report.precision.value]]
+    lines += ["", _limits(report)]
+    if report.stored is not None:
+        lines.append(_STORED.format(report.stored.value.upper()))
     if report.source == "random inputs":
         lines.append("Random inputs show defects, not accuracy: give real ones with --data.")
     return "\n".join(lines) + "\n"
+
+
+def _limits(report: EmulationReport) -> str:
+    return (TYPED if report.target.stack.strongly_typed else LIMITS)[report.precision.value]
 
 
 def _figures(row: TensorRow) -> str:
@@ -109,7 +136,7 @@ def _ranges(report: EmulationReport) -> list[str]:
 
 def _ranking(report: EmulationReport, style: Style) -> list[str]:
     if report.ranking is None:
-        return [] if report.good else ["--rank tries every layer in FP16 and says which is worth it"]
+        return [] if report.good or not report.int8 else ["--rank tries every layer in FP16 and says which is worth it"]
     useful = [each for each in report.ranking if each.gain_db > 0]
     if not useful:
         return ["no layer alone gains anything in FP16"]
@@ -132,6 +159,8 @@ def emulation_document(report: EmulationReport) -> dict[str, Any]:
         "precision": report.precision.value,
         "samples": report.samples,
         "source": report.source,
+        "reference": report.reference or None,
+        "stored": None if report.stored is None else report.stored.value,
         "min_snr_db": report.min_snr,
         "good": report.good,
         "nodes": {"int8": report.int8, "fp16": report.fp16, "fp32": report.fp32},
@@ -168,5 +197,5 @@ def emulation_document(report: EmulationReport) -> dict[str, Any]:
             for each in report.ranking
         ],
         "findings": [finding_document(finding) for finding in report.findings],
-        "limits": LIMITS[report.precision.value],
+        "limits": _limits(report),
     }

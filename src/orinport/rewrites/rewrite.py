@@ -8,14 +8,14 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import onnx_ir as ir
 
     from orinport.rewrites.builder import Builder
     from orinport.rewrites.context import RewriteContext
 
-__all__ = ["Match", "Refusal", "Rewrite", "Safety"]
+__all__ = ["Match", "Refusal", "Rewrite", "Rewriting", "Safety"]
 
 
 class Safety(str, Enum):
@@ -28,6 +28,31 @@ class Safety(str, Enum):
     EXACT = "exact"
     TOLERANCE = "tolerance"
     SEMANTIC = "semantic"
+
+
+@dataclass(frozen=True, slots=True)
+class Rewriting:
+    """What was asked of rewriting a whole network."""
+
+    standalone: bool = False
+    keep_io: bool = False
+    cut_tail: bool = False
+    consent: tuple[Safety, ...] = (Safety.EXACT,)
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Rewriting:
+        """Read back what `document` wrote. Raises KeyError, TypeError or ValueError if it is none."""
+        standalone, keep_io, cut_tail = (document[name] is True for name in ("standalone", "keep_io", "cut_tail"))
+        return cls(standalone, keep_io, cut_tail, tuple(Safety(word) for word in document["consent"]))
+
+    def document(self) -> dict[str, Any]:
+        """For `report.json`, under `rewriting`."""
+        return {
+            "standalone": self.standalone,
+            "keep_io": self.keep_io,
+            "cut_tail": self.cut_tail,
+            "consent": [safety.value for safety in self.consent],
+        }
 
 
 @dataclass(frozen=True, slots=True)
