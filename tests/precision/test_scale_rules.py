@@ -199,6 +199,10 @@ def test_a_users_scales_are_held_against_the_network() -> None:
     assert [f.code for f in found if "nothing" in f.message] == ["Q006"]
     absurd = {f.message.split("'")[1] for f in found if f.code == "Q007"}
     assert absurd == {"c1", "g1", "p1", "r1"}
+    taken = layers[0].inputs[0].name
+    assert [(f.code, taken in f.message) for f in check_scales(given_scales(**{taken: 1e30}), layers)] == [
+        ("Q007", True)
+    ]
     assert not check_scales(given_scales(r1=0.01, p1=0.02, c1=0.05), layers)
 
 

@@ -88,11 +88,12 @@ def check_scales(scales: Scales, layers: Sequence[Layer]) -> tuple[Finding, ...]
     known = {tensor.name for layer in layers for tensor in (*layer.inputs, *layer.outputs)}
     unknown = [name for name in scales.tensors if name not in known]
     findings = [unknown_tensor(unknown)] if unknown else []
-    for layer in layers:
-        for tensor in layer.outputs if layer.inputs else ():
-            scale = scales.get(tensor.name)
-            if scale is not None and (why := _absurd(scale)):
-                findings.append(absurd_range(tensor.name, scale.range, why))
+    running = [layer for layer in layers if layer.inputs]
+    for name in dict.fromkeys(t.name for each in running for t in (*each.runtime_inputs, *each.outputs)):
+        scale = scales.get(name)
+        if scale is not None and (why := _absurd(scale)):
+            findings.append(absurd_range(name, scale.range, why))
+    for layer in running:
         findings += _cut_off(layer, scales)
     return tuple(findings)
 

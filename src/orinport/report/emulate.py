@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,8 @@ _STORED = (
     " figures. Name the network that it was made from in front of it, and it is."
 )
 
+_FAULTS = frozenset({"Q001", "Q002", "Q003", "Q004", "Q006", "Q007", "Q009", "Q012"})
+"""Findings that say of scales that they are missing, wrong, or of no effect."""
 _SHOWN = 10
 _TOLD = 0.05
 """Share of values that become zero from which it is worth a word: scores beside coordinates in one tensor do."""
@@ -72,9 +75,7 @@ def emulation_text(report: EmulationReport, style: Style = PLAIN) -> str:
         lines.append(f"first tensor below {report.min_snr:g} dB: {_place(first)}, {_figures(first)}")
     lines += _ranges(report)
     lines += _ranking(report, style)
-    missing = [finding for finding in report.findings if finding.verdict is not None]
-    if missing:
-        lines.append(f"{count(len(missing), 'finding')} about scales; orinport quantize shows them")
+    lines += _scales(report)
     lines += ["", _limits(report)]
     if report.stored is not None:
         lines.append(_STORED.format(report.stored.value.upper()))
@@ -132,6 +133,19 @@ def _ranges(report: EmulationReport) -> list[str]:
             f" {worst.largest:.4g} of {worst.range:.4g}, {worst.vanished:.1%} of its values become zero"
         )
     return lines
+
+
+def _scales(report: EmulationReport) -> list[str]:
+    """What is wrong with the scales: else a network without any is fine, in FP16."""
+    faults = Counter(finding.code for finding in report.findings if finding.code in _FAULTS)
+    lacking = faults.pop("Q001", 0)
+    lines = []
+    if lacking:
+        verb = "runs" if lacking == 1 else "run"
+        lines.append(f"{count(lacking, 'layer')} {verb} in FP16 for want of a scale (Q001)")
+    if faults:
+        lines.append(f"{count(sum(faults.values()), 'finding')} about scales: {', '.join(sorted(faults))}")
+    return [f"{line}; orinport quantize tells which" for line in lines]
 
 
 def _ranking(report: EmulationReport, style: Style) -> list[str]:
