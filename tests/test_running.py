@@ -561,3 +561,34 @@ def test_the_command_refuses_what_is_no_number(classifier: Path, capsys: pytest.
     assert "--min-snr is no number" in capsys.readouterr().err
     assert main(["run", str(classifier), "-b", "onnxruntime", "--dla-core", "9"]) == 2
     assert "has no use for --dla-core" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("cut_tail", [False, True])
+def test_classify_of_a_bundle_takes_probabilities_for_what_they_are(
+    tmp_path: Path, picture: Path, cut_tail: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where the Softmax runs: in the network, in the bundle's, or behind it in its tail."""
+    weights = [
+        numpy_helper.from_array(np.random.default_rng(0).standard_normal((5, 3, 4, 4)).astype("f4"), "w"),
+        numpy_helper.from_array(np.array([1, 5], np.int64), "s"),
+    ]
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], name="conv"),
+        helper.make_node("Reshape", ["c", "s"], ["logits"], name="reshape"),
+        helper.make_node("Softmax", ["logits"], ["y"], name="last", axis=1),
+    ]
+    path = save(nodes, {"x": [1, 3, 4, 4], "y": [1, 5]}, weights, tmp_path / "net.onnx")
+    folder = tmp_path / "net.orin"
+    target = "xavier-agx/jp5.1" if cut_tail else "orin-agx-64gb/jp6.2"
+    orinport.prepare(path, output=folder, target=target, cut_tail=cut_tail)
+    assert (folder / "tail.onnx").is_file() is cut_tail
+    found = []
+    for each in ([path], [folder, "-b", "onnxruntime"]):
+        assert main(["classify", *map(str, each), str(picture), "-f", "json"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert document["output"] == "softmax"
+        (row,) = document["pictures"]
+        assert {each["logit"] for each in row["classes"]} == {None}
+        found.append([each["probability"] for each in row["classes"]])
+    assert sum(found[0]) == pytest.approx(1)
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-4)

@@ -8,22 +8,24 @@ import json
 import numpy as np
 import onnx
 import onnx_ir as ir
+import onnxruntime
 import pytest
 
 from dcnv4.networks import Guise, Writer, changed, depthwise
 from orinport.cli import main
 from orinport.dcnv4.classifier import Classifier, Labels, imagenet_labels, read_labels, true_class
+from orinport.dcnv4.images import normalise
 from orinport.errors import OrinportError
 from orinport.pictures import Picture
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed: pip install 'orinport[image]'")
 
 
-def colour_network(classes=3, *, batch=1, size=16, shift=0.0, dtype=onnx.TensorProto.FLOAT, metadata=()):
-    """Class k is the mean of channel k, plus `shift`: a red picture is class 0, a green one class 1."""
+def colour_network(classes=3, *, batch=1, size=16, shift=0.0, dtype=onnx.TensorProto.FLOAT, metadata=(), scale=10):
+    """Class k is the mean of channel k times `scale`, plus `shift`: a red picture is class 0, a green one class 1."""
     kind = onnx.helper.tensor_dtype_to_np_dtype(dtype)
     weights = np.zeros((3, classes), kind)
-    weights[np.arange(3), np.arange(3)] = 10
+    weights[np.arange(3), np.arange(3)] = scale
     nodes = [
         onnx.helper.make_node("GlobalAveragePool", ["image"], ["mean"]),
         onnx.helper.make_node("Flatten", ["mean"], ["flat"]),
@@ -124,6 +126,71 @@ def test_folder_csv_and_json(colours, capsys):
     rows = list(csv.DictReader(table.open()))
     assert [row["class"] for row in rows] == ["2"] * 3 + ["1"] * 3 + ["0"] * 3
     assert rows[0]["name"] == "class 2"
+
+
+def ending(*nodes, opset=17, shape=(1, 3)):
+    """The network of colours with more behind its logits, which are small enough for all classes to count."""
+    model = colour_network(scale=1)
+    for number, (kind, attributes) in enumerate(nodes):
+        source = "logits" if number == 0 else f"t{number}"
+        constants = [attributes.pop("constant")] if "constant" in attributes else []
+        for index, each in enumerate(constants):
+            model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(each, np.int64), f"c{number}_{index}"))
+        names = [source, *(f"c{number}_{index}" for index in range(len(constants)))]
+        model.graph.node.append(onnx.helper.make_node(kind, names, [f"t{number + 1}"], **attributes))
+    del model.graph.output[:]
+    model.graph.output.append(onnx.helper.make_tensor_value_info(f"t{len(nodes)}", onnx.TensorProto.FLOAT, shape))
+    model.opset_import[0].version = opset
+    return model
+
+
+@pytest.mark.parametrize(
+    ("nodes", "opset", "shape", "output"),
+    [
+        ([("Softmax", {})], 17, (1, 3), "softmax"),
+        ([("Softmax", {"axis": 1}), ("Identity", {})], 17, (1, 3), "softmax"),
+        ([("Softmax", {})], 11, (1, 3), "softmax"),
+        (
+            [("Reshape", {"constant": [1, 3, 1, 1]}), ("Softmax", {"axis": 1}), ("Reshape", {"constant": [1, 3]})],
+            17,
+            (1, 3),
+            "softmax",
+        ),
+        ([("Reshape", {"constant": [1, 3, 1, 1]}), ("Softmax", {})], 11, (1, 3, 1, 1), "softmax"),
+        ([("Sigmoid", {})], 17, (1, 3), "sigmoid"),
+        ([("LogSoftmax", {})], 17, (1, 3), "logits"),
+        ([("Softmax", {"axis": 0})], 17, (1, 3), "logits"),
+        ([("Softmax", {}), ("Neg", {}), ("Neg", {})], 17, (1, 3), "logits"),
+        ([("Identity", {})], 17, (1, 3), "logits"),
+    ],
+)
+def test_the_output_is_called_what_it_is(colours, capsys, nodes, opset, shape, output):
+    """Probabilities are those of the network where it gives them; nothing is called a logit that is none."""
+    path = colours / "ending.onnx"
+    path.write_bytes(ending(*nodes, opset=opset, shape=shape).SerializeToString())
+    table = colours / "out.csv"
+    picture = colours / "pictures/red/0.png"
+    status, out, _ = run(capsys, path, picture, "--format", "json", "--csv", table)
+    assert status == 0
+    document = json.loads(out)
+    assert document["output"] == output
+    pixels = np.broadcast_to(np.array([220, 40, 40], np.uint8), (16, 16, 3))
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (given,) = session.run(None, {"image": normalise(pixels)[None]})
+    given = given.reshape(-1)
+    classes = sorted(document["pictures"][0]["classes"], key=lambda each: each["index"])
+    rows = sorted(csv.DictReader(table.open()), key=lambda each: int(each["class"]))
+    if output == "logits":
+        np.testing.assert_allclose([each["logit"] for each in classes], given, rtol=1e-4)
+        np.testing.assert_allclose([float(each["logit"]) for each in rows], given, rtol=1e-4)
+        assert sum(each["probability"] for each in classes) == pytest.approx(1)
+        return
+    assert [each["logit"] for each in classes] == [None] * 3
+    assert [each["logit"] for each in rows] == [""] * 3
+    np.testing.assert_allclose([each["probability"] for each in classes], given, rtol=1e-4)
+    np.testing.assert_allclose([float(each["probability"]) for each in rows], given, rtol=1e-4)
+    status, out, _ = run(capsys, path, picture, "--top", 1)
+    assert out.splitlines()[1].split()[0] == f"{given[0]:.2%}"
 
 
 def test_accuracy(colours, capsys):

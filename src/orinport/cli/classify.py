@@ -81,6 +81,7 @@ def classify(
         "schema_version": SCHEMA_VERSION,
         "model": str(model),
         "weights": classifier.facts.weights,
+        "output": classifier.activation.lower() or "logits",
     }
     if accuracy:
         document["accuracy"] = _accuracy(rows, truths)
@@ -116,7 +117,7 @@ def _open(model: Path, board: BoardOptions, size: int | None, labels: Path | Non
     network = stack.enter_context(open_network(model, options))
     if network.job.model is None:
         raise OrinportError("An engine does not say what pictures it takes.", "Give --model: the ONNX file of it.")
-    return Classifier(network.job.model, size=size, labels=names, run=network.single)
+    return Classifier(network.job.model, size=size, labels=names, run=network.single, tail=network.job.tail)
 
 
 def _paths(images: tuple[Path, ...]) -> list[Path]:
@@ -186,7 +187,7 @@ def _csv(rows: list[dict[str, Any]], top: int) -> str:
     writer.writerow(["picture", "rank", "class", "name", "probability", "logit"])
     for row in rows:
         for rank, guess in enumerate(row["classes"][:top], 1):
-            numbers = [f"{guess.probability:.6g}", f"{guess.logit:.6g}"]
+            numbers = [f"{guess.probability:.6g}", "" if guess.logit is None else f"{guess.logit:.6g}"]
             writer.writerow([row["picture"], rank, guess.index, guess.name, *numbers])
     return buffer.getvalue()
 

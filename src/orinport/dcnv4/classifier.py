@@ -14,6 +14,7 @@ from orinport.dcnv4.facts import Facts
 from orinport.dcnv4.images import Mode, normalise, resize
 from orinport.dcnv4.node import custom_nodes
 from orinport.dcnv4.portable import portable_proto
+from orinport.dcnv4.scores import final_activation
 from orinport.errors import OrinportError, first_line
 from orinport.files import read_bounded
 from orinport.model.runtime import open_session
@@ -48,7 +49,8 @@ class Guess:
     index: int
     name: str
     probability: float
-    logit: float
+    logit: float | None
+    """None where the network gives probabilities itself."""
 
 
 def imagenet_labels() -> Labels:
@@ -74,8 +76,9 @@ class Classifier:
     """A network with one input (N, 3, H, W) of floats and one output (N, classes), in ONNX Runtime or on a board.
 
     DCNv4 operators are run in their portable form. `size` is needed only if the network leaves it open. `run` takes a
-    batch to its logits where it is not ONNX Runtime that runs the network in `path`. Raises OrinportError if the
-    network is no such classifier, or the labels are not as many as its classes.
+    batch to its output where it is not ONNX Runtime that runs the network in `path`, and `tail` is what it runs behind
+    that. Where the network ends in Softmax or Sigmoid its output is taken for the probabilities, else for logits.
+    Raises OrinportError if the network is no such classifier, or the labels are not as many as its classes.
     """
 
     def __init__(
@@ -85,6 +88,7 @@ class Classifier:
         size: int | None = None,
         labels: Labels | None = None,
         run: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
+        tail: Path | None = None,
     ) -> None:
         model = load_any(path)
         self._input = _picture_input(model.ir)
@@ -96,7 +100,9 @@ class Classifier:
         self._dtype = np.float16 if self._input.dtype == ir.DataType.FLOAT16 else np.float32
         shape = None if run is not None else model.ir.graph.outputs[0].shape
         classes = None if shape is None else shape[1]
-        self.classes = classes if isinstance(classes, int) else len(self._logits([np.zeros((3, *self.size))])[0])
+        self.classes = classes if isinstance(classes, int) else len(self._outputs([np.zeros((3, *self.size))])[0])
+        models = [model.ir] if tail is None else [load_any(tail).ir, model.ir]
+        self.activation = final_activation(models, self.classes)
         if labels is None and self.classes == _IMAGENET_CLASSES:
             labels = imagenet_labels()
         if labels is not None and len(labels.names) != self.classes:
@@ -113,17 +119,18 @@ class Classifier:
     def classify(self, pictures: Sequence[Picture], *, mode: Mode = "crop", top: int = 5) -> list[tuple[Guess, ...]]:
         """The `top` classes of each picture, most probable first."""
         inputs = [normalise(resize(picture.pixels, self.size, mode)) for picture in pictures]
-        return [self._best(logits, top) for logits in self._logits(inputs)]
+        return [self._best(output, top) for output in self._outputs(inputs)]
 
-    def _best(self, logits: NDArray[np.float64], top: int) -> tuple[Guess, ...]:
-        if np.isnan(logits).any():
+    def _best(self, output: NDArray[np.float64], top: int) -> tuple[Guess, ...]:
+        if np.isnan(output).any():
             raise OrinportError("The network gives NaN.", "Its weights or the runtime are broken.")
-        powers = np.exp(logits - logits.max())
+        order = np.argsort(-output, kind="stable")[:top].tolist()
+        if self.activation:
+            return tuple(Guess(index, self._name(index), float(output[index]), None) for index in order)
+        powers = np.exp(output - output.max())
         probabilities = powers / powers.sum()
-        order = np.argsort(-logits, kind="stable")[:top]
         return tuple(
-            Guess(int(index), self._name(int(index)), float(probabilities[index]), float(logits[index]))
-            for index in order
+            Guess(index, self._name(index), float(probabilities[index]), float(output[index])) for index in order
         )
 
     @property
@@ -139,8 +146,8 @@ class Classifier:
     def _name(self, index: int) -> str:
         return f"class {index}" if self.labels is None else self.labels.names[index]
 
-    def _logits(self, inputs: Sequence[NDArray[Any]]) -> list[NDArray[np.float64]]:
-        """Of every picture, in batches that the network takes."""
+    def _outputs(self, inputs: Sequence[NDArray[Any]]) -> list[NDArray[np.float64]]:
+        """What the network gives for every picture, (classes,), in batches that it takes."""
         fixed = self._fixed_batch
         step = self.batch
         results: list[NDArray[np.float64]] = []
