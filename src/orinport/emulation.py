@@ -176,7 +176,9 @@ def emulate_model(
         model, scales, findings = quantized.model, quantized.scales, quantized.findings
         report = quantized.checked
     else:
-        model = strip_qdq(model, target)[0] if has_qdq(model) else model
+        if has_qdq(model):
+            model, stated = strip_qdq(model, target)
+            scales = Scales({}, weights=stated.weights)
         report = checked_as_written(model, target, precision)
     layers = tuple(row.layer for row in report.layers)
     arithmetic = arithmetic_of(layers, _on_dla(report), scales if precision is Precision.INT8 else None)
@@ -184,7 +186,7 @@ def emulate_model(
     if target.stack.strongly_typed:
         typed = Typed(single.kept)
         arithmetic |= {node: Arithmetic.FP32 for node in single.kept if arithmetic.get(node) is Arithmetic.FP16}
-    plain, exact = _compared_with(model, reference)
+    plain, exact = _compared_with(model, reference, scales)
     samples, source = open_samples(
         model, edges, data=options.data, preprocess=options.preprocess, cases=options.cases, seed=options.seed
     )
@@ -227,7 +229,9 @@ def emulate_model(
     )
 
 
-def _compared_with(model: Model, reference: Reference | None) -> tuple[Model | None, Mapping[str, NDArray[Any]]]:
+def _compared_with(
+    model: Model, reference: Reference | None, scales: Scales
+) -> tuple[Model | None, Mapping[str, NDArray[Any]]]:
     """The network to compare with, in FP32 and without Q/DQ layers, and the constants of `model` from before rounding.
 
     Without a reference that is None, for the network itself, and no constants.
@@ -245,7 +249,7 @@ def _compared_with(model: Model, reference: Reference | None) -> tuple[Model | N
             )
     if extra := {tensor.name for tensor in plain.inputs} - {tensor.name for tensor in model.inputs}:
         raise OrinportError(f"{reference.name!r} has a further input {min(extra)!r}.")
-    found = unrounded(model, plain)
+    found = unrounded(model, plain, scales.weights)
     if reference.prepared and found.others:
         raise OrinportError(
             f"{reference.name!r} is not what the bundle was prepared from: {found.others[0]!r} has other numbers.",

@@ -25,6 +25,7 @@ from orinport.precision.emulate import Arithmetic, Typed, emulate
 from orinport.precision.emulate_measure import Runner, TensorRow
 from orinport.precision.explicit import insert_qdq
 from orinport.precision.half import to_half
+from orinport.precision.qdq import strip_qdq
 from orinport.precision.scales import Origin, Scale, Scales
 from orinport.report.emulate import emulation_document, emulation_text
 from orinport.rewrites.rewrite import Rewriting, Safety
@@ -132,6 +133,35 @@ def test_a_pair_stores_int8_where_a_cache_would_not() -> None:
     strong = emulate(load(proto), kinds, scales, typed=Typed())
     assert weak.tensors["y"].scale is None
     assert strong.tensors["y"].scale == 2.0**-7
+
+
+@pytest.mark.parametrize("target", [TENSORRT_10, TENSORRT_11])
+def test_weights_have_the_steps_that_the_network_states(target: str, tmp_path: Path) -> None:
+    """One for all output channels: with TensorRT 11 it counts; before, a channel whose largest is 90 has finer ones.
+
+    Twice a weight of 1 is 2 steps then, where 1.41 is rounded to 1 of 90 / 127 steps, twice of which is 1.42.
+    """
+    integers = np.array([1, 90, -64, 5], np.int8).reshape(2, 2, 1, 1)
+    nodes = [
+        node("QuantizeLinear", ["x", "s", "z"], "q"),
+        node("DequantizeLinear", ["q", "s", "z"], "d"),
+        node("DequantizeLinear", ["w", "t"], "v"),
+        node("Conv", ["d", "v"], "c"),
+        node("QuantizeLinear", ["c", "u", "z"], "e"),
+        node("DequantizeLinear", ["e", "u", "z"], "y"),
+    ]
+    steps = {"s": np.float32(1.0), "t": np.float32(0.37), "u": np.float32(0.37), "z": np.int8(0)}
+    path = tmp_path / "qdq.onnx"
+    onnx.save(network(nodes, {"x": (1, 2, 1, 1)}, ["y"], {**steps, "w": integers}), path)
+    x = np.array([2, 0], np.float32).reshape(1, 2, 1, 1)
+    np.savez(tmp_path / "x.npz", x=x)
+    clean, scales = strip_qdq(load(path))
+    typed = Typed() if target == TENSORRT_11 else None
+    found = emulate(clean, {"Conv_c": Arithmetic.INT8}, scales, typed=typed)
+    name = found.tensors["y"].output
+    results = Runner(found.model).run({"x": x})[name].reshape(-1)
+    np.testing.assert_array_equal(results, [2 if typed else 1, -128])
+    assert emulated(path, tmp_path / "x.npz", target, ties="none").int8 == 1
 
 
 def test_inputs_come_in_fp16() -> None:

@@ -66,6 +66,21 @@ def test_weights_have_a_scale_for_each_output_channel(scales: Scales) -> None:
     assert all((np.abs(array.reshape(array.shape[0], -1)).max(axis=1) == 127).all() for array in integers)
 
 
+def test_small_weights_in_fp16_keep_their_resolution() -> None:
+    """Steps below FP16's normal numbers (6.1e-5) are taken as they are, rounded up so that nothing saturates."""
+    weights = np.random.default_rng(0).uniform(-1, 1, (16, 8, 1, 1)) * np.logspace(-4, -2, 16).reshape(-1, 1, 1, 1)
+    proto = network([node("Conv", ["x", "w"], "y")], {"x": (1, 8, 1, 1)}, ["y"], {"w": weights.astype(np.float32)})
+    half, _ = to_half(load(proto))
+    explicit, _ = insert_qdq(half, Scales({name: Scale(1.0, Origin.DATA) for name in ("x", "y")}))
+    stored = {n: v.const_value.numpy() for n, v in explicit.graph.initializers.items() if v.const_value is not None}
+    steps = stored["w_scale"].astype(np.float64).reshape(-1, 1, 1, 1)
+    assert (steps[:8] < np.finfo(np.float16).tiny).all()
+    given = weights.astype(np.float16).astype(np.float64)
+    wanted = np.abs(given).max(axis=(1, 2, 3), keepdims=True) / 127
+    assert (np.abs(stored["w_int8"] * steps - given) <= 0.52 * steps).all()
+    assert (steps <= wanted * (1 + 2.0**-11) + 2.0**-24).all()
+
+
 ROUNDS_HALF = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2]) >= (1, 30)
 """ONNX Runtime up to 1.28 cuts off where QuantizeLinear should round FP16 (measured: 1.23.2 to 1.28.0; not 1.30.0)."""
 

@@ -17,9 +17,9 @@ runs on the GPU is computed in FP32 here. A ReLU or Clip behind a convolution, f
 nothing else reads is fused with it.
 
 From TensorRT 11 on types decide, wherever a layer runs (`Typed`): a tensor with Q/DQ is stored in INT8 whatever reads
-it, and inputs come in FP16. A pair between a convolution and its ReLU counts as the tensor's range, as in a cache:
-NVIDIA's own way of writing Q/DQ for the DLA has one there (see `explicit`), and what the DLA makes of it is not
-documented (row I13).
+it, weights have the steps that their DequantizeLinear states, and inputs come in FP16. A pair between a convolution
+and its ReLU counts as the tensor's range, as in a cache: NVIDIA's own way of writing Q/DQ for the DLA has one there
+(see `explicit`), and what the DLA makes of it is not documented (row I13).
 """
 
 from __future__ import annotations
@@ -481,7 +481,9 @@ class _Emulator:
         held = self.held[source]
         key = node, held.scale
         if key not in self.known:
-            self.known[key] = quantized_weights(form, weights, bias, held.scale)
+            named = node.inputs[1]
+            given = None if self.typed is None or named is None else self.scales.weights.get(named.name or "")
+            self.known[key] = quantized_weights(form, weights, bias, held.scale, given)
         numbers, units, adds = self.known[key]
         sums = self._sums(node, form, x, numbers, adds, held)
         shape = form.broadcast(len(shape_of(node.outputs[0]) or ()))

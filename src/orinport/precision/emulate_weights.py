@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orinport.precision.nvdla_arithmetic import bias_of, quantize
+from orinport.precision.nvdla_arithmetic import INT8, bias_of, quantize
 from orinport.precision.scales import LEVELS
 
 if TYPE_CHECKING:
@@ -87,14 +87,29 @@ class Form:
         return parts
 
 
-def quantized_weights(form: Form, weights: NDArray[Any], bias: NDArray[Any] | None, scale: float) -> Weights:
-    """Integers of rows, the accumulator's step of each, and the bias in such steps."""
+def quantized_weights(
+    form: Form,
+    weights: NDArray[Any],
+    bias: NDArray[Any] | None,
+    scale: float,
+    given: NDArray[np.float32] | None = None,
+) -> Weights:
+    """Integers of rows, the accumulator's step of each, and the bias in such steps.
+
+    `given` are steps that the network states, in a shape that broadcasts against `weights`; they count where they are
+    finite and positive, and one for a whole row.
+    """
     rows = np.asarray(form.rows(weights), np.float32)
     offset = np.zeros(form.kernels) if bias is None else np.broadcast_to(bias.reshape(-1), form.kernels)
     steps = _weight_steps(rows, offset, scale)
+    if given is not None:
+        stated = form.rows(np.broadcast_to(given, weights.shape))
+        whole = (stated == stated[:, :1]).all(axis=1) & np.isfinite(stated[:, 0]) & (stated[:, 0] > 0)
+        steps = np.where(whole & rows.any(axis=1), stated[:, 0], steps)
+    low = -LEVELS if given is None else INT8[0]
     units = np.float64(scale) * steps.astype(np.float64)
     adds = np.array([bias_of(float(b), float(unit)) for b, unit in zip(offset, units, strict=True)], np.int64)
-    return quantize(rows / steps[:, None], 1.0, (-LEVELS, LEVELS)).astype(np.int8), units, adds
+    return quantize(rows / steps[:, None], 1.0, (low, LEVELS)).astype(np.int8), units, adds
 
 
 def _weight_steps(rows: NDArray[Any], bias: NDArray[Any], input_scale: float) -> NDArray[np.float32]:

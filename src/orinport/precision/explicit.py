@@ -9,7 +9,7 @@ of the tensor, since a strongly typed network has FP16 tensors.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -164,8 +164,7 @@ class _Inserter:
     def _integers(self, value: ir.Value, array: NDArray[np.generic], axis: int, reader: ir.Node) -> ir.Value:
         others = tuple(each for each in range(array.ndim) if each != axis)
         largest = np.abs(array.astype(np.float32)).max(axis=others)
-        steps = (np.where(largest > 0, largest, np.float32(1)) / np.float32(LEVELS)).astype(array.dtype)
-        steps = np.maximum(steps, np.finfo(array.dtype).tiny)  # type: ignore[type-var]
+        steps = _steps(np.where(largest > 0, largest, np.float32(1)) / np.float32(LEVELS), array.dtype)
         shape = tuple(-1 if index == axis else 1 for index in range(array.ndim))
         integers = np.clip(np.rint(array.astype(np.float32) / steps.astype(np.float32).reshape(shape)), -LEVELS, LEVELS)
         base = value.name or "weights"
@@ -182,6 +181,13 @@ class _Inserter:
         node.outputs[0].shape, node.outputs[0].type = value.shape, value.type
         self.graph.insert_before(reader, node)
         return node.outputs[0]
+
+
+def _steps(wanted: NDArray[np.float32], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Steps in the type of the weights; what is not a normal number of it is rounded up, so that nothing saturates."""
+    steps = wanted.astype(dtype)
+    coarse = (wanted < np.finfo(dtype).tiny) & (steps.astype(np.float32) < wanted)
+    return np.where(coarse, np.nextafter(steps, np.asarray(np.inf, dtype)), steps)
 
 
 def _is_restored(value: ir.Value | None) -> bool:

@@ -92,6 +92,7 @@ class _Stripper:
         self.found: dict[ir.Value, list[float]] = {}
         self.findings: list[Finding] = []
         self._off_weights: dict[str, float] = {}
+        self._weights: dict[str, NDArray[np.float32]] = {}
         self._integer_outputs = {value.name for value in self.graph.outputs if value.dtype in _INTEGERS}
 
     def run(self) -> None:
@@ -133,7 +134,7 @@ class _Stripper:
                 findings.append(conflicting_scales(name, sorted(set(valid))))
             if valid:
                 tensors[name] = Scale(max(valid), Origin.QDQ)
-        return Scales(tensors, "Q/DQ layers", tuple(findings))
+        return Scales(tensors, "Q/DQ layers", tuple(findings), self._weights)
 
     # ------------------------------------------------------------------------------------------ weights
 
@@ -177,6 +178,9 @@ class _Stripper:
             name=name, shape=ir.Shape(array.shape), type=ir.TensorType(dtype), const_value=ir.tensor(array, name=name)
         )
         self.graph.initializers[name] = made
+        step = self._parameter(node, 1)
+        if step is not None and step.dtype.kind == "f" and _integers_of(node) == ir.DataType.INT8:
+            self._weights[name] = step.astype(np.float32).reshape(_along(array.shape, step, _axis(node), node))
         if output.is_graph_output():
             raise OrinportError(f"The output {output.name!r} is a constant.")
         output.replace_all_uses_with(made)

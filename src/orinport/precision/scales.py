@@ -19,6 +19,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from numpy.typing import NDArray
+
     from orinport.rules.finding import Finding
 
 __all__ = ["LEVELS", "Origin", "Scale", "Scales", "is_valid"]
@@ -92,9 +94,12 @@ class Scales:
     tensors: Mapping[str, Scale] = field(hash=False)
     method: str = ""
     findings: tuple[Finding, ...] = ()
+    weights: Mapping[str, NDArray[np.float32]] = field(default_factory=dict, hash=False, compare=False)
+    """Steps of constants that the network itself has in INT8, by name, in a shape that broadcasts against them."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tensors", MappingProxyType(dict(self.tensors)))
+        object.__setattr__(self, "weights", MappingProxyType(dict(self.weights)))
 
     def __getitem__(self, name: str) -> Scale:
         return self.tensors[name]
@@ -114,4 +119,4 @@ class Scales:
         return replace(self, tensors={**self.tensors, **more}, findings=(*self.findings, *findings))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Scales, (dict(self.tensors), self.method, self.findings)
+        return Scales, (dict(self.tensors), self.method, self.findings, dict(self.weights))
