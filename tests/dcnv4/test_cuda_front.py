@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from orinport.dcnv4.arguments import Geometry
-from orinport.dcnv4.cuda_compile import CudaUnavailableError, Loaded, cache_folder, source_digest
+from orinport.dcnv4.cuda_compile import CudaUnavailableError, Loaded, _compiler, cache_folder, source_digest
 from orinport.dcnv4.cuda_plan import (
     CONFIGURATIONS,
     ElementType,
@@ -234,3 +236,35 @@ def test_attention_that_does_not_fit_is_refused_before_the_launch(torch, shape):
     shapes, starts = torch.tensor([[4, 4]]), torch.tensor([0])
     with pytest.raises(OrinportError, match="sampling_loc_attn"):
         cuda.flash_deform_attn_cuda(torch.zeros(1, 16, 2, 8), shapes, starts, torch.zeros(shape), 4)
+
+
+@pytest.fixture
+def packages(tmp_path, monkeypatch):
+    """Writes a package `cuda.core` that is imported instead of the installed one, if any."""
+    kept = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "cuda"}
+    for name in kept:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    folder = tmp_path / "cuda" / "core"
+    folder.mkdir(parents=True)
+    (tmp_path / "cuda" / "__init__.py").write_text("")
+    yield folder / "__init__.py"
+    for name in [name for name in sys.modules if name.split(".")[0] == "cuda"]:
+        del sys.modules[name]
+
+
+def test_threads_that_compile_at_once_import_the_compiler_once(packages):
+    packages.write_text(
+        "import sys, time, types\n"
+        "module = sys.modules['cuda.core'] = types.ModuleType('cuda.core.cu13')\n"
+        "time.sleep(0.2)\n"
+        "module.Program, module.ProgramOptions = 1, 2\n"
+    )
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda _: _compiler(), range(4))) == [(1, 2)] * 4
+
+
+def test_a_compiler_that_cannot_be_imported_says_why(packages):
+    packages.write_text("raise ImportError('libnvrtc is missing')")
+    with pytest.raises(CudaUnavailableError, match=r"cannot be imported \(libnvrtc is missing\)"):
+        _compiler()

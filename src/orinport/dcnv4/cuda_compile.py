@@ -218,13 +218,13 @@ def _compiler() -> tuple[Any, Any]:
     """cuda.core's classes Program and ProgramOptions. Raises CudaUnavailableError if they cannot be imported."""
     with _IMPORT:
         try:
-            try:
-                from cuda.core import Program, ProgramOptions
-            except ImportError:
-                from cuda.core.experimental import Program, ProgramOptions
+            from cuda.core import Program, ProgramOptions
         except ImportError as error:
-            reason = f"the package cuda-core cannot be imported ({error}): pip install 'orinport[cuda]'"
-            raise CudaUnavailableError(reason) from error
+            try:
+                from cuda.core.experimental import Program, ProgramOptions
+            except ImportError:
+                reason = f"the package cuda-core cannot be imported ({error}): pip install 'orinport[cuda]'"
+                raise CudaUnavailableError(reason) from error
     return Program, ProgramOptions
 
 
