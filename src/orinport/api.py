@@ -389,7 +389,7 @@ def _prepared(
     if record.rewriting is None:
         raise OrinportError(
             "The bundle's report does not say how its network was rewritten.",
-            "Prepare it again, or emulate the bundle by itself.",
+            "Prepare it again, or emulate it by itself; a part has no such record, the bundle that holds it has.",
         )
     if shapes is None:
         shapes = prepared_shapes(original, board, record.edges)

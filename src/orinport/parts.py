@@ -14,6 +14,7 @@ from orinport.device.bundle import build_script
 from orinport.model.save import save
 from orinport.placement.place import all_on_gpu, place
 from orinport.precision.cache import is_safe_layer_name, layer_precisions, parse_json
+from orinport.precision.explicit import insert_qdq
 from orinport.predict.network import predict_network
 from orinport.quantization import with_scaled_edges
 from orinport.results import PartReport, PrepareReport
@@ -63,11 +64,11 @@ def cut_in_parts(
 ) -> tuple[Part, ...] | Refusal:
     """The parts of a split placement, proved to compute together what `model` does.
 
-    `texts` are the files with scales that the whole bundle holds. Refuses where the DLA would not take a part as a
+    `texts` are the files with scales that the whole bundle holds. Where these stand in the network, `model` is the one
+    without, and each part gets those of its own tensors: what leads from one to the other has its pair in both, which
+    changes nothing the second time. Refuses where the DLA would not take a part as a
     network of its own. Raises RuntimeError if the parts differ from the whole, which is our defect.
     """
-    if target.stack.strongly_typed and precision.value == "int8":
-        return Refusal("with TensorRT 11 the scales stand in the network, and cutting between them is not supported")
     regions = placement.regions
     groups = [{node for layer in region.layers for node in layer.nodes} for region in regions]
     makers = {t.name: at for at, region in enumerate(regions) for layer in region.layers for t in layer.outputs}
@@ -88,6 +89,8 @@ def cut_in_parts(
         checks.append(found)
     checks = _agreed(checks)
     _require_equal(model, models)
+    if scales is not None and target.stack.strongly_typed:
+        models = tuple(insert_qdq(part, scales)[0] for part in models)
     folders = [f"{number}-{region.unit}" for number, region in enumerate(regions)]
     parts = []
     for number, (part, check) in enumerate(zip(models, checks, strict=True)):

@@ -98,6 +98,7 @@ def prepare_model(
         notes = (*notes, *_moved_note(moved))
     options = BuildOptions(standalone=standalone, dla_core=dla_core, gpu_layers=moved)
     texts: dict[str, str] = {}
+    plain = written
     if wanted is not None:
         quantised = quantise(model, rewritten, written, after, edges, wanted, progress=progress)
         after, written, texts = quantised.after, quantised.model, quantised.texts
@@ -116,7 +117,7 @@ def prepare_model(
     parts: tuple[Part, ...] = ()
     if split is not None:
         _say(progress, "cutting the network in parts")
-        report, parts = _in_parts(report, written, split, options, texts)
+        report, parts = _in_parts(report, plain, split, options, texts)
     return _write(report, written, tail, options, texts, parts, force=force)
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from orinport.model.layer import Layer
     from orinport.model.model import Model
     from orinport.placement.cores import Assignment
+    from orinport.placement.placement import Placement
     from orinport.results import CheckReport
 
 __all__ = ["Placed", "on_one_core", "parse_wishes", "placed_anew"]
@@ -30,6 +31,10 @@ __all__ = ["Placed", "on_one_core", "parse_wishes", "placed_anew"]
 _UNITS = ("dla", *CORES, "gpu")
 _LEAST_GAIN = 0.05
 """Part of an inference's time that a split has to save: several engines cost the host time that no source states."""
+_NO_GAIN = (
+    f"nothing makes one inference more than {100 * _LEAST_GAIN:.0f} % shorter; an instance on each core gives more"
+    " images a second"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,25 +88,41 @@ def placed_anew(
     fixed = _fixed(layers, may_dla, wishes)
     one = {index: "dla" if on in CORES else on for index, on in fixed.items()}
     device = {layer.index: "dla" if layer.index in may_dla else "gpu" for layer in layers} | one
-    costs = _costs(report, batch) if optimize or cores > 1 else None
+    costs = _costs(report, batch, apart=cores > 1) if optimize or cores > 1 else None
     if costs is not None and optimize:
         device = choose_devices(layers, may_dla, costs, one)
     notes: tuple[str, ...] = ()
-    assignment = None
+    placement = _placed(report, model, device, standalone=standalone)
     if costs is not None and cores > 1:
         found = choose_cores(layers, may_dla, costs, fixed, may_gpu=optimize)
         reason = _why_not_split(layers, found, device, costs)
+        if not reason:
+            chosen = {index: "gpu" if on == "gpu" else "dla" for index, on in found.device.items()}
+            split = _placed(report, model, chosen, standalone=standalone, assignment=found)
+            if _us(report, split, batch) <= (1 - _LEAST_GAIN) * _us(report, placement, batch):
+                device, placement = chosen, split
+            else:
+                reason = _NO_GAIN
         if reason:
             notes = (f"the network is not split over both DLA cores: {reason}",)
-        else:
-            assignment = found
-            device = {index: "gpu" if on == "gpu" else "dla" for index, on in found.device.items()}
     moved = tuple(layer.name for layer in layers if layer.index in may_dla and device[layer.index] == "gpu")
     if standalone and moved:
         raise OrinportError("A standalone loadable runs on the DLA alone.", "Leave out --optimize and --keep.")
+    return Placed(replace(report, placement=placement), moved, notes)
+
+
+def _placed(
+    report: CheckReport,
+    model: Model,
+    device: Mapping[int, str],
+    *,
+    standalone: bool,
+    assignment: Assignment | None = None,
+) -> Placement:
+    """The placement with these layers on the GPU, besides those that the DLA does not take."""
     verdicts = {row.layer.index: row.verdict for row in report.layers}
-    verdicts |= {layer.index: Verdict.GPU for layer in layers if device[layer.index] == "gpu"}
-    placement = place(
+    verdicts |= {index: Verdict.GPU for index, on in device.items() if on == "gpu"}
+    return place(
         [row.layer for row in report.layers],
         verdicts,
         inputs=model.inputs,
@@ -111,7 +132,12 @@ def placed_anew(
         standalone=standalone,
         assignment=assignment,
     )
-    return Placed(replace(report, placement=placement), moved, notes)
+
+
+def _us(report: CheckReport, placement: Placement, batch: int | None) -> float:
+    """What one inference is predicted to take."""
+    placed = placement if batch is None else with_batch(placement, batch)
+    return predict_network(report.model, placed, report.target, report.precision).total_us
 
 
 def _require_cores(report: CheckReport, cores: int, wishes: Mapping[str, str]) -> None:
@@ -129,10 +155,7 @@ def _why_not_split(layers: Sequence[Layer], found: Assignment, device: Mapping[i
         return "each core would hold too many loadables"
     single = placement_us(layers, device, costs)
     if split.us > (1 - _LEAST_GAIN) * single or len(split.regions) < 2:
-        return (
-            f"nothing makes one inference more than {100 * _LEAST_GAIN:.0f} % shorter; an instance on each core gives"
-            " more images a second"
-        )
+        return _NO_GAIN
     makers = {tensor.name: layer for layer in layers for tensor in layer.outputs}
     home = {layer.index: number for number, region in enumerate(split.regions) for layer in region}
     for layer in layers:
@@ -157,10 +180,11 @@ def _fixed(layers: list[Layer], may_dla: set[int], wishes: Mapping[str, str]) ->
     return fixed
 
 
-def _costs(report: CheckReport, batch: int | None) -> Costs:
-    """Times of every layer on either device, by prediction.
+def _costs(report: CheckReport, batch: int | None, *, apart: bool) -> Costs:
+    """Times of every layer on either device, by prediction; `apart`: each region may be an engine of its own.
 
     A tensor that goes from one core to the other is written to the DRAM and read, where it could have stayed in SRAM.
+    From TensorRT 11 on it has its own type then, which is FP16 in a network in INT8 too.
     """
     target, precision = report.target, report.precision
     placement = report.placement if batch is None else with_batch(report.placement, batch)
@@ -172,17 +196,21 @@ def _costs(report: CheckReport, batch: int | None) -> Costs:
     constants = constants_of("orin-dla", target)
     rate = constants[f"reformat_gbps_{precision.value}"] * 1e3
     rate *= dla.clocks["emc_mhz"] / constants["emc_reference_mhz"]
-    element = 1 if precision.value == "int8" else 2
+    inside = 1 if precision.value == "int8" else 2
+    outside = 2 if apart and target.stack.strongly_typed else inside
     tensors = {t.name: t for layer in layers for t in (*layer.runtime_inputs, *layer.outputs)}
-    sizes = {name: prod(t.shape or (0,)) * element for name, t in tensors.items()}
+    counts = {name: prod(t.shape or (0,)) for name, t in tensors.items()}
     sram = 1024 * report.target.hardware.figures["dla_sram_kib"].value
     return Costs(
         dla={layer.index: on_dla.get(layer.index, 0.0) for layer in layers},
         gpu={layer.index: on_gpu.get(layer.index, 0.0) for layer in layers},
         launch=constants["launch_us"],
-        transfer={name: 2 * size / rate for name, size in sizes.items()},
+        transfer={name: 2 * outside * size / rate for name, size in counts.items()},
         loadables=_loadables(report),
-        handover={name: 2 * size / (dla.roof[1] * 1e3) for name, size in sizes.items() if size <= sram},
+        handover={
+            name: 2 * (outside * size - (0 if inside * size <= sram else inside * size)) / (dla.roof[1] * 1e3)
+            for name, size in counts.items()
+        },
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -19,8 +20,14 @@ from orinport.cli import main
 from orinport.device.built import outdated_builds
 from orinport.device.measure import built_gpu_layers
 from orinport.errors import OrinportError
+from orinport.model.load import load
+from orinport.model.save import to_proto
+from orinport.precision.half import to_half
 from orinport.report.predict import predict_document, predict_text
 from values import HOSTILE
+
+ROUNDS_HALF = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2]) >= (1, 30)
+"""ONNX Runtime up to 1.28 cuts off where QuantizeLinear should round FP16 (measured: 1.23.2 to 1.28.0; not 1.30.0)."""
 
 
 def branches(*, erf: bool = False, size: int = 64, depth: int = 4) -> onnx.ModelProto:
@@ -228,6 +235,76 @@ def test_int8_parts_have_the_scales(tmp_path: Path) -> None:
         assert not [word for word in given if word.startswith("--outputIOFormats=fp16")] or "stem" in str(
             part["outputs"]
         )
+
+
+def stated(path: Path) -> tuple[dict[str, float], dict[str, bytes]]:
+    """What the Q/DQ layers of a model say: the step of each activation by its name, and the integers of weights."""
+    graph = onnx.ModelProto.FromString(path.read_bytes()).graph
+    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    pairs = [each for each in graph.node if each.op_type == "QuantizeLinear"]
+    steps = {each.input[0].removesuffix("_before"): float(constants[each.input[1]]) for each in pairs}
+    return steps, {name: array.tobytes() for name, array in constants.items() if array.ndim == 4}
+
+
+def test_int8_parts_for_tensorrt_11_have_their_own_qdq_layers(tmp_path: Path) -> None:
+    """Every part has the pairs of its own tensors; what leads from one to the other has its pair in both."""
+    tensors = ["image", f"stem {HOSTILE}", "sum", "result", *(f"{b}{n}" for b in "ab" for n in range(8))]
+    (tmp_path / "scales.json").write_text(json.dumps({"tensors": dict.fromkeys(tensors, 0.05)}))
+    report = orinport.prepare(
+        branches(size=128, depth=8),
+        output=tmp_path / "b",
+        cores=2,
+        precision="int8",
+        scales=tmp_path / "scales.json",
+        target="orin-agx-64gb/jp7.2.2",
+    )
+    assert not [note for note in report.notes if "not split" in note], report.notes
+    assert report.split is not None
+    assert report.split.total_us < 0.95 * report.prediction.total_us
+    document = json.loads((tmp_path / "b/parts.json").read_text())
+    assert {part["core"] for part in document["parts"]} == {0, 1}
+    whole, weights = stated(tmp_path / "b/model.onnx")
+    assert set(whole) == set(tensors)
+    found: dict[str, float] = {}
+    together: dict[str, bytes] = {}
+    for part in document["parts"]:
+        folder = tmp_path / "b" / part["folder"]
+        steps, integers = stated(folder / "model.onnx")
+        assert {entry["name"] for entry in part["inputs"]} | set(part["outputs"]) <= set(steps)
+        found |= steps
+        together |= integers
+        assert not (folder / "calibration.cache").exists()
+        record = json.loads((folder / "report.json").read_text())
+        edges = [*record["formats"]["inputs"], *record["formats"]["outputs"]]
+        assert {edge["type"] for edge in edges} == {"fp16"}
+    assert found == whole
+    assert together == weights
+    image = np.random.default_rng(1).standard_normal((1, 3, 128, 128)).astype(np.float16)
+    made: dict[str, np.ndarray] = {"image": image}
+    for part in document["parts"]:
+        made |= run(tmp_path / "b" / part["folder"] / "model.onnx", made)
+    result = run(tmp_path / "b/model.onnx", {"image": image})["result"]
+    assert result.astype(np.float32).std() > 1
+    if ROUNDS_HALF:
+        np.testing.assert_array_equal(made["result"], result)
+
+
+def test_tensors_between_engines_are_fp16_with_tensorrt_11() -> None:
+    """They cost twice what they cost in INT8, so that fewer networks are worth a split, and its prediction says so."""
+    network = branches(size=256)
+    before = orinport.predict(network, cores=2, target="orin-agx-64gb/jp7.2")
+    half = to_proto(to_half(load(network))[0])
+    after = orinport.predict(half, cores=2, target="orin-agx-64gb/jp7.2.2")
+    assert before.split
+    assert not after.split
+    wide = to_proto(to_half(load(branches(size=256, depth=8)))[0])
+    split, single = (orinport.predict(wide, cores=cores, target="orin-agx-64gb/jp7.2.2") for cores in (2, 1))
+    assert split.split
+    assert split.total_us <= 0.95 * single.total_us
+    written = {layer.layer.name: layer.bytes.output for region in split.regions for layer in region.layers}
+    narrow = {layer.layer.name: layer.bytes.output for region in single.regions for layer in region.layers}
+    assert written["a7"] == 2 * narrow["a7"]
+    assert written["a6"] == narrow["a6"]
 
 
 def test_the_prediction_of_a_split_network() -> None:

@@ -54,11 +54,17 @@ class Surroundings:
     """Network inputs that come as images of four channels (`dla_hwc4`)."""
     edges: frozenset[str]
     """Tensors that enter or leave the region: they pass through DRAM whatever their size."""
+    halves: frozenset[str] = frozenset()
+    """Tensors in FP16, whatever the precision."""
 
     @property
     def element(self) -> int:
         """Bytes an element."""
         return 1 if self.precision is Precision.INT8 else 2
+
+    def element_of(self, tensor: Tensor) -> int:
+        """Bytes an element of this tensor."""
+        return 2 if tensor.name in self.halves else self.element
 
     @property
     def atom(self) -> int:
@@ -126,13 +132,14 @@ def padded_bytes(tensor: Tensor, around: Surroundings) -> int:
     if tensor.name in around.image_inputs:
         stored = int(around.constants["image_channels"])
     else:
-        stored = ceil(channels / around.atom) * around.atom
-    return (tensor.batch or 1) * stored * height * width * around.element
+        atom = 32 // around.element_of(tensor)
+        stored = ceil(channels / atom) * atom
+    return (tensor.batch or 1) * stored * height * width * around.element_of(tensor)
 
 
 def plain_bytes(tensor: Tensor, around: Surroundings) -> int:
     """Bytes of a tensor without padding."""
-    return prod(tensor.shape or ()) * around.element
+    return prod(tensor.shape or ()) * around.element_of(tensor)
 
 
 def _stays(tensor: Tensor, around: Surroundings) -> bool:

@@ -55,10 +55,11 @@ def predict_network(
     formats = {f.name: f for f in (*placement.inputs, *placement.outputs)}
     edges = frozenset(formats)
     crossing = _crossing(placement)
+    halves = _halves(placement, target)
     regions = _timed(
         placement,
         [
-            _dla_region(region, formats, edges, crossing[number], dla, clocks, precision, sparse, linear_io)
+            _dla_region(region, formats, edges, crossing[number], halves, dla, clocks, precision, sparse, linear_io)
             if region.device == "dla"
             else _gpu_region(region, gpu, gpu_clocks, precision)
             for number, region in enumerate(placement.regions)
@@ -84,6 +85,16 @@ def predict_network(
         placement.split,
     )
     return replace(prediction, findings=advise(prediction))
+
+
+def _halves(placement: Placement, target: Target) -> frozenset[str]:
+    """What passes between engines in FP16 even if the network is in INT8: from TensorRT 11 on, what has that type."""
+    if not target.stack.strongly_typed:
+        return frozenset()
+    found = {edge.name for edge in (*placement.inputs, *placement.outputs)}
+    if placement.split:
+        found |= {tensor.name for region in placement.regions for tensor in (*region.inputs, *region.outputs)}
+    return frozenset(found)
 
 
 def _crossing(placement: Placement) -> list[list[Tensor]]:
@@ -167,6 +178,7 @@ def _dla_region(
     formats: dict[str, IOFormat],
     edges: frozenset[str],
     crossing: list[Tensor],
+    halves: frozenset[str],
     dla: Constants,
     clocks: Clocks,
     precision: Precision,
@@ -175,7 +187,7 @@ def _dla_region(
 ) -> RegionPrediction:
     outside = frozenset(t.name for t in (*region.inputs, *region.outputs))
     images = frozenset(t.name for t in region.inputs if t.name in formats and formats[t.name].format == "dla_hwc4")
-    around = Surroundings(dla, clocks, precision, sparse, images, outside)
+    around = Surroundings(dla, clocks, precision, sparse, images, outside, outside & halves)
     peak = _peak(precision, dla, clocks)
     atom = int(dla["atom_channels" if precision is Precision.INT8 else "rubik_atom"])
     layers: list[LayerPrediction] = []
@@ -187,8 +199,8 @@ def _dla_region(
         if t.name in edges and (linear_io or formats[t.name].format in _LINEAR)
     ]
     extra = _linear_us(linear, region, dla, precision)
-    moved = sum(prod(t.shape or ()) for t in linear) * (4 + around.element)
-    moved += sum(prod(t.shape or ()) for t in crossing) * 2 * around.element
+    moved = sum(prod(t.shape or ()) * (4 + around.element_of(t)) for t in linear)
+    moved += sum(prod(t.shape or ()) * 2 * around.element_of(t) for t in crossing)
     rate = dla[f"reformat_gbps_{precision.value}"] * 1e3 * clocks.emc_mhz / dla["emc_reference_mhz"]
     return _region("dla", layers, dla["launch_us"] + extra, moved / rate, moved, dla, extra)
 
