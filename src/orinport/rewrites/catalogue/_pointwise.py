@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orinport.rewrites.catalogue._constants import shrink
+from orinport.rewrites.rewrite import Refusal
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from orinport.rewrites.context import RewriteContext
     from orinport.rewrites.shuffle import Shuffle
 
-__all__ = ["POINTWISE", "from_shape", "moved_constant", "operands"]
+__all__ = ["POINTWISE", "from_shape", "moved_constant", "operands", "refused_input"]
 
 POINTWISE = (
     "Abs", "Add", "Cast", "Ceil", "Celu", "Clip", "Cos", "Div", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid",
@@ -41,6 +42,15 @@ def operands(node: ir.Node, context: RewriteContext) -> list[ir.Value] | None:
         if shape is None or (1,) * (len(result) - len(shape)) + shape != result:
             return None
     return values
+
+
+def refused_input(node: ir.Node, context: RewriteContext) -> Refusal | None:
+    """Why a function of each element cannot be written by others: an input of unknown shape, or of integers."""
+    if context.shape(node.inputs[0]) is None:
+        return Refusal("the shape is not known")
+    if not context.is_float(node.inputs[0]):
+        return Refusal(f"the DLA does not compute in {context.dtype(node.inputs[0])}")
+    return None
 
 
 def from_shape(shuffle: Shuffle, shape: tuple[int, ...]) -> Shuffle:

@@ -31,6 +31,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orinport.rewrites.catalogue._approximations import decay, log_of_sum, reciprocal_of_sum
+from orinport.rewrites.catalogue._pointwise import refused_input
 from orinport.rewrites.catalogue._scalars import add, multiply, polynomial
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 
@@ -60,10 +61,8 @@ class ActivationToSigmoid(Rewrite):
     op_types = ("Celu", "Elu", "Mish", "Selu", "Softplus")
 
     def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
-        if context.shape(node.inputs[0]) is None:
-            return Refusal("the shape is not known")
-        if not context.is_float(node.inputs[0]):
-            return Refusal(f"the DLA does not compute in {context.dtype(node.inputs[0])}")
+        if (refusal := refused_input(node, context)) is not None:
+            return refusal
         depth = abs(_depth(node, context))
         if depth > _DEEPEST:
             return Refusal(f"its curve reaches to -{depth:g}, and the error grows with that past {_DEEPEST:g}")

@@ -30,6 +30,7 @@ import numpy as np
 
 from orinport.rewrites.catalogue._approximations import tanh_argument
 from orinport.rewrites.catalogue._movers import chain_into
+from orinport.rewrites.catalogue._pointwise import refused_input
 from orinport.rewrites.catalogue._scalars import add, multiply
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 
@@ -54,10 +55,8 @@ class GeluToTanh(Rewrite):
     op_types = ("Erf", "Gelu")
 
     def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
-        if context.shape(node.inputs[0]) is None:
-            return Refusal("the shape is not known")
-        if not context.is_float(node.inputs[0]):
-            return Refusal(f"the DLA does not compute in {context.dtype(node.inputs[0])}")
+        if (refusal := refused_input(node, context)) is not None:
+            return refusal
         value = node.inputs[0]
         chain = None if value is None or context.rank(value) == 4 else chain_into(value, context, rank=4)
         source, back, movers = (value, None, ()) if chain is None else chain

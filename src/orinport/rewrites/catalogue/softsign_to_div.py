@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from orinport.rewrites.catalogue._pointwise import refused_input
 from orinport.rewrites.catalogue._scalars import add
 from orinport.rewrites.catalogue.reciprocal_to_div import has_division
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
@@ -46,10 +47,8 @@ class SoftsignToDiv(Rewrite):
     op_types = ("Softsign",)
 
     def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
-        if context.shape(node.inputs[0]) is None:
-            return Refusal("the shape is not known")
-        if not context.is_float(node.inputs[0]):
-            return Refusal(f"the DLA does not compute in {context.dtype(node.inputs[0])}")
+        if (refusal := refused_input(node, context)) is not None:
+            return refusal
         if not has_division(context):
             return Refusal("the DLA lacks DIV before TensorRT 10.3, or 8.6.12 on DRIVE")
         return Match((node,), (node.outputs[0],))

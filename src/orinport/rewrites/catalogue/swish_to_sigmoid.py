@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from orinport.rewrites.catalogue._pointwise import refused_input
 from orinport.rewrites.catalogue._scalars import multiply
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
 
@@ -46,10 +47,8 @@ class SwishToSigmoid(Rewrite):
     op_types = ("Swish",)
 
     def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
-        if context.shape(node.inputs[0]) is None:
-            return Refusal("the shape is not known")
-        if not context.is_float(node.inputs[0]):
-            return Refusal(f"the DLA does not compute in {context.dtype(node.inputs[0])}")
+        if (refusal := refused_input(node, context)) is not None:
+            return refusal
         return Match((node,), (node.outputs[0],))
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:

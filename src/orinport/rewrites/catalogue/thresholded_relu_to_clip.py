@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from orinport.rewrites.catalogue._pointwise import refused_input
 from orinport.rewrites.catalogue._scalars import add, number_like
 from orinport.rewrites.catalogue._steps import step
 from orinport.rewrites.rewrite import Match, Refusal, Rewrite, Safety
@@ -50,10 +51,8 @@ class ThresholdedReluToClip(Rewrite):
     op_types = ("ThresholdedRelu",)
 
     def match(self, node: ir.Node, context: RewriteContext) -> Match | Refusal | None:
-        if context.shape(node.inputs[0]) is None:
-            return Refusal("the shape is not known")
-        if not context.is_float(node.inputs[0]):
-            return Refusal(f"the DLA does not compute in {context.dtype(node.inputs[0])}")
+        if (refusal := refused_input(node, context)) is not None:
+            return refusal
         return Match((node,), (node.outputs[0],), float(context.attribute(node, "alpha", 1.0)))
 
     def apply(self, match: Match, builder: Builder) -> Sequence[ir.Value]:
