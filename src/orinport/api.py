@@ -347,9 +347,8 @@ def _emulated(
     if bundle is not None:
         from orinport.device.record import read_record
 
-        record, own = read_record(bundle / "report.json"), bundle / "scales.json"
+        record = read_record(bundle / "report.json")
         edges = record.edges
-        scales = own if scales is None and own.exists() else scales
     model = load(network if bundle is None else bundle / "model.onnx", shapes=None if edges else shapes)
     reference = None
     if original is not None and record is None:
@@ -359,9 +358,11 @@ def _emulated(
     if record is not None:
         model = replace(model, name=record.model or model.name)
         target = target or record.target
+    if bundle is not None and scales is None and not has_qdq(model) and (bundle / "scales.json").exists():
+        scales = bundle / "scales.json"
     int8 = None
     if precision is Precision.INT8 and (scales is not None or has_qdq(model)):
-        int8 = _int8(None, None, None if has_qdq(model) and bundle is not None else scales, None, ties)
+        int8 = _int8(None, None, scales, None, ties)
     return emulate_model(
         model,
         as_target(target or DEFAULT_TARGET),

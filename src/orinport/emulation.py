@@ -15,9 +15,10 @@ from orinport.precision.data import DataSpec, Samples, open_data
 from orinport.precision.emulate import Arithmetic, Typed, arithmetic_of, emulate
 from orinport.precision.emulate_measure import measure, tensors_in_common
 from orinport.precision.qdq import has_qdq, strip_qdq
-from orinport.precision.scales import Scales
+from orinport.precision.scales import Origin, Scales
 from orinport.precision.sensitivity import rank
 from orinport.precision.single import to_single
+from orinport.precision.ties import Ties
 from orinport.precision.unrounded import unrounded
 from orinport.rewrites.edges import board_feed, moved_inputs
 from orinport.rewrites.random_inputs import random_inputs
@@ -172,6 +173,8 @@ def emulate_model(
     if precision is Precision.INT8:
         if int8 is None:
             raise OrinportError("INT8 cannot be emulated without scales.", "Give --scales FILE; quantize writes one.")
+        if target.stack.strongly_typed and has_qdq(model):
+            int8 = _as_stated(int8)
         quantized = quantize_model(model, target, int8, progress=progress)
         model, scales, findings = quantized.model, quantized.scales, quantized.findings
         report = quantized.checked
@@ -184,7 +187,8 @@ def emulate_model(
     arithmetic = arithmetic_of(layers, _on_dla(report), scales if precision is Precision.INT8 else None)
     typed = None
     if target.stack.strongly_typed:
-        typed = Typed(single.kept)
+        pairs = frozenset(name for name, scale in scales.tensors.items() if scale.origin is Origin.QDQ)
+        typed = Typed(single.kept, pairs or None)
         arithmetic |= {node: Arithmetic.FP32 for node in single.kept if arithmetic.get(node) is Arithmetic.FP16}
     plain, exact = _compared_with(model, reference, scales)
     samples, source = open_samples(
@@ -227,6 +231,16 @@ def emulate_model(
         "" if reference is None else reference.name,
         stored if reference is None else None,
     )
+
+
+def _as_stated(int8: Int8Options) -> Int8Options:
+    """Without ties: from TensorRT 11 on each pair says its own scale. Raises OrinportError if others were asked for."""
+    if int8.ties is not Ties.ALL:
+        raise OrinportError(
+            "From TensorRT 11 on ranges are what the network's Q/DQ layers say.",
+            "Leave --ties out; prepare takes it.",
+        )
+    return replace(int8, ties=Ties.NONE)
 
 
 def _compared_with(

@@ -19,7 +19,7 @@ from orinport.cli import main
 from orinport.emulation import EmulationReport
 from orinport.errors import OrinportError
 from orinport.model.load import load
-from orinport.model.save import save
+from orinport.model.save import save, to_proto
 from orinport.precision.calibrate import CalibrationOptions
 from orinport.precision.emulate import Arithmetic, Typed, emulate
 from orinport.precision.emulate_measure import Runner, TensorRow
@@ -161,7 +161,42 @@ def test_weights_have_the_steps_that_the_network_states(target: str, tmp_path: P
     name = found.tensors["y"].output
     results = Runner(found.model).run({"x": x})[name].reshape(-1)
     np.testing.assert_array_equal(results, [2 if typed else 1, -128])
-    assert emulated(path, tmp_path / "x.npz", target, ties="none").int8 == 1
+    assert emulated(path, tmp_path / "x.npz", target).int8 == 1
+
+
+def paired(nodes: list[onnx.NodeProto], steps: dict[str, float]) -> onnx.ModelProto:
+    """A network from `x` to `y` with pairs on these tensors."""
+    model = load(network(nodes, {"x": (1, 4, 8, 8)}, ["y"]))
+    return to_proto(insert_qdq(model, Scales({n: Scale(s, Origin.FILE) for n, s in steps.items()}))[0])
+
+
+def test_pairs_say_their_own_scales_with_tensorrt_11(tmp_path: Path) -> None:
+    """Before, the DLA wants one range around a pool, and the wider one is taken."""
+    nodes = [node("Relu", ["x"], "r"), node("MaxPool", ["r"], "p", kernel_shape=[2, 2]), node("Relu", ["p"], "y")]
+    proto = paired(nodes, {"x": 0.5, "r": 0.125, "p": 0.25, "y": 0.25})
+    ranges = {
+        target: rows_of(orinport.verify(proto, emulate="dla-int8", target=target))["r"].range
+        for target in (TENSORRT_10, TENSORRT_11)
+    }
+    assert ranges == {TENSORRT_10: 0.25 * 127, TENSORRT_11: 0.125 * 127}
+    with pytest.raises(OrinportError, match="what the network's Q/DQ layers say"):
+        orinport.verify(proto, emulate="dla-int8", target=TENSORRT_11, ties="none")
+
+
+def test_tensors_without_a_pair_stay_fp16_with_tensorrt_11() -> None:
+    """The range of a Sigmoid is known; that nobody put a pair behind it is so all the same."""
+    nodes = [node("Relu", ["x"], "r"), node("Sigmoid", ["r"], "s"), node("Sqrt", ["s"], "y")]
+    report = orinport.verify(paired(nodes, {"x": 0.05, "r": 0.05}), emulate="dla-int8", target=TENSORRT_11)
+    assert rows_of(report)["s"].range is None
+    assert rows_of(report)["r"].range == pytest.approx(0.05 * 127)
+    assert (report.int8, report.fp16) == (1, 2)
+
+
+def test_scales_beside_a_bundle_with_scales_are_refused(tmp_path: Path, samples: Path) -> None:
+    steps = {**STEPS, "y": 2.0**-4}
+    folder = bundle(small_cnn(), TENSORRT_11, tmp_path, steps)
+    with pytest.raises(OrinportError, match="scales of its own"):
+        emulated(folder, samples, TENSORRT_11, scales=scales_file(tmp_path, steps))
 
 
 def test_inputs_come_in_fp16() -> None:

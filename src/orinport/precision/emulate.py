@@ -73,10 +73,12 @@ class Arithmetic(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """That the network's own types decide, and which of its edges are not in FP16."""
+    """That the network's own types decide, and what they say of inputs and of tensors between layers."""
 
     singles: frozenset[str] = frozenset()
     """Inputs in FP32."""
+    stored: frozenset[str] | None = None
+    """Tensors with a Q/DQ pair, which are stored in INT8 whatever reads them; None for all that have a scale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,7 +421,8 @@ class _Emulator:
         """A tensor that INT8 layers read is stored in INT8, whatever made it; other readers get what is stored."""
         if value.dtype != ir.DataType.FLOAT or self._scale(value) is None:
             return
-        if self.typed is not None or any(self._kind(use.node) is Arithmetic.INT8 for use in value.uses()):
+        paired = self.typed is not None and (self.typed.stored is None or value.name in self.typed.stored)
+        if paired or any(self._kind(use.node) is Arithmetic.INT8 for use in value.uses()):
             self.integers(value)
             self.held[value].floats = None
 
