@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import ctypes
+from functools import lru_cache
 
 import numpy as np
 import onnx
 from hypothesis import strategies as st
 
 from builders import network, node
+from orinport.compiled import Compilation
+from orinport.precision import tap
 from orinport.precision.histogram import Histogram
-from orinport.precision.tap import Taps, tapping
+from orinport.precision.tap import Tapping, Taps, tapping
 
 FLOATS = st.one_of(
     st.floats(-100, 100, width=32),
     st.sampled_from([0.0, -0.0, float("nan"), float("inf"), -float("inf"), 1e-45, -1e-42, 3e38, -(2.0**-110)]),
 )
+
+
+@lru_cache(maxsize=1)
+def portable() -> Tapping:
+    """The operator compiled for any processor of this kind, without what only some of them have."""
+    plain = Compilation("tap-plain", "calibration", tap._TAP.sources, tap._TAP.flag_sets[-1:], Tapping)
+    return Tapping(plain.library())
 
 
 def same(left: Histogram, right: Histogram) -> bool:
@@ -39,9 +49,10 @@ def run_tap(
     sample: int = 0,
     split: tuple[float, float] | None = None,
     everything: bool = False,
+    functions: Tapping | None = None,
 ) -> tuple[np.ndarray, list[tuple[Histogram, Histogram]]]:
     """What the operator makes of memory, and what it has counted of x, scaled, summed and clipped."""
-    functions = tapping()
+    functions = functions or tapping()
     assert functions is not None
     out = np.full_like(x, 77)
     slots = [0, -1 if scale is None else 1, -1 if other is None else 2, 3 if activation == 2 else -1]

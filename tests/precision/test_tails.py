@@ -20,7 +20,7 @@ from orinport.precision.histogram import BINS, Histogram
 from orinport.precision.state import read_state
 from orinport.precision.tails import FEWEST, pilots, share_of, thresholds_of
 from orinport.precision.tap import Taps, tapping
-from precision.taps import FLOATS, counted, residual, run_tap, same
+from precision.taps import FLOATS, counted, portable, residual, run_tap, same
 
 BLOCK = 2048
 
@@ -64,7 +64,8 @@ THRESHOLDS = st.sampled_from([0.0, 1e-42, 0.25, 1.0, 50.0, 3e38])
 
 
 @needs_compiler
-@settings(max_examples=80, deadline=None)
+@pytest.mark.parametrize("functions", ["native", "portable"])
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(FLOATS, min_size=1, max_size=40),
     st.integers(1, 200),
@@ -74,10 +75,11 @@ THRESHOLDS = st.sampled_from([0.0, 1e-42, 0.25, 1.0, 50.0, 3e38])
     THRESHOLDS,
 )
 def test_blocks_and_tails_are_those_of_a_reference(
-    values: list[float], times: int, every: int, sample: int, above: float, below: float
+    functions: str, values: list[float], times: int, every: int, sample: int, above: float, below: float
 ) -> None:
     x = np.resize(np.array(values, np.float32), len(values) * times)
-    out, found = run_tap(x, every=every, sample=sample, split=(above, below))
+    compiled = portable() if functions == "portable" else None
+    out, found = run_tap(x, every=every, sample=sample, split=(above, below), functions=compiled)
     assert out.tobytes() == x.tobytes()
     if above or below:
         for ours, theirs in zip(found[0], reference(x, every, sample, (above, below)), strict=True):
@@ -91,11 +93,12 @@ def test_blocks_and_tails_are_those_of_a_reference(
 
 
 @needs_compiler
+@pytest.mark.parametrize("which", ["native", "portable"])
 @pytest.mark.parametrize("kind", ["normal", "heavy", "negative", "zeros", "rectified", "tiny", "growing", "denormal"])
-def test_tails_of_all_kinds_of_data(kind: str) -> None:
+def test_tails_of_all_kinds_of_data(kind: str, which: str) -> None:
     """Several samples into the same counters, so that bins grow under what is counted already."""
     rng = np.random.default_rng(4)
-    functions = tapping()
+    functions = portable() if which == "portable" else tapping()
     assert functions is not None
     made = []
     for number in range(6):

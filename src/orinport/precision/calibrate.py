@@ -85,7 +85,7 @@ class CalibrationOptions:
     evenly spread; 0 for all. Extremes are always those of all elements."""
     optimised: bool = True
     """Whether the network may run optimised, with elements counted inside ONNX Runtime; `min-max` never does."""
-    counted: int = 1 << 15
+    counted: int = 1 << 12
     """Where it does, elements of one tensor and sample that are counted whatever they are, in evenly spread blocks; 0
     for all. Those of the tail that a percentile asks for are always all counted. All elements are with a percentile
     below 99.9, with any other method, and with fewer than 64 samples."""

@@ -11,8 +11,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
 
-enum { BLOCK = 2048, BINS = 8192, BITS = 13, EMPTY = -(1 << 30), SMALL_EXPONENT = -100 };
+enum { BLOCK = 2048, BINS = 8192, BITS = 13, EMPTY = -(1 << 30), SMALL_EXPONENT = -100, ROOM = 16 };
 
 /* ---------------------------------------------------------------------------------------------- histograms */
 
@@ -177,31 +180,71 @@ static int count_all(struct slot *slot, const float *values, int count)
     return 1;
 }
 
-/* The same for the values of the tail alone, which are few: each value leaves a byte, and of eight bytes most are zero. */
-static int count_tail(struct slot *slot, const float *values, int count)
+/* Copies the values of the tail to `tail`, which has room for BLOCK and ROOM more, and returns how many they are; the
+   extremes of all values as keys. */
+#ifdef __AVX512F__
+static int pick(const struct slot *slot, const float *values, int count, float *tail, int32_t *least, int32_t *most)
 {
-    uint8_t hits[BLOCK + 8];
-    int32_t least = INT32_MAX, most = INT32_MIN, above = slot->above, below = slot->below;
+    __m512i low = _mm512_set1_epi32(INT32_MAX), high = _mm512_set1_epi32(INT32_MIN);
+    __m512i above = _mm512_set1_epi32(slot->above), below = _mm512_set1_epi32(slot->below);
+    __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+    int picked = 0;
+    for (int i = 0; i < count; i += 16) {
+        __mmask16 valid = count - i < 16 ? (__mmask16)((1u << (count - i)) - 1) : 0xffff;
+        __m512i bits = _mm512_maskz_loadu_epi32(valid, values + i);
+        __m512i key = _mm512_xor_si512(bits, _mm512_and_si512(_mm512_srai_epi32(bits, 31), magnitude));
+        low = _mm512_mask_min_epi32(low, valid, low, key);
+        high = _mm512_mask_max_epi32(high, valid, high, key);
+        __mmask16 hit = valid & (_mm512_cmpge_epi32_mask(key, above) | _mm512_cmple_epi32_mask(key, below));
+        if (hit) {
+            _mm512_storeu_si512(tail + picked, _mm512_maskz_compress_epi32(hit, bits));
+            picked += __builtin_popcount(hit);
+        }
+    }
+    *least = _mm512_reduce_min_epi32(low);
+    *most = _mm512_reduce_max_epi32(high);
+    return picked;
+}
+#else
+static int pick(const struct slot *slot, const float *values, int count, float *tail, int32_t *least, int32_t *most)
+{
+    uint8_t hits[BLOCK + 8]; /* one for a value of the tail; of eight in a row most are zero */
+    int32_t low = INT32_MAX, high = INT32_MIN, above = slot->above, below = slot->below;
+    int picked = 0;
     for (int i = 0; i < count; i++) {
         int32_t key = ordered(bits_of(values[i]));
-        least = key < least ? key : least;
-        most = key > most ? key : most;
+        low = key < low ? key : low;
+        high = key > high ? key : high;
         hits[i] = (uint8_t)((key >= above) | (key <= below));
     }
-    if (!widen(slot, least, most))
-        return 0;
-    reach(slot->part, slot->high);
-    reach(slot->part + 1, -slot->low);
     memset(hits + count, 0, 8);
     for (int from = 0; from < count; from += 8) {
         uint64_t eight;
         memcpy(&eight, hits + from, 8);
-        for (int i = from; eight && i < from + 8; i++) {
-            if (hits[i]) {
-                struct part *part = slot->part + (bits_of(values[i]) < 0);
-                part->tail[bin_of(part, values[i])]++;
-            }
+        for (int i = from; eight && i < from + 8 && i < count; i++) {
+            tail[picked] = values[i];
+            picked += hits[i];
         }
+    }
+    *least = low;
+    *most = high;
+    return picked;
+}
+#endif
+
+/* The same as `count_all` for the values of the tail alone. */
+static int count_tail(struct slot *slot, const float *values, int count)
+{
+    float tail[BLOCK + ROOM];
+    int32_t least, most;
+    int picked = pick(slot, values, count, tail, &least, &most);
+    if (!widen(slot, least, most))
+        return 0;
+    reach(slot->part, slot->high);
+    reach(slot->part + 1, -slot->low);
+    for (int i = 0; i < picked; i++) {
+        struct part *part = slot->part + (bits_of(tail[i]) < 0);
+        part->tail[bin_of(part, tail[i])]++;
     }
     return 1;
 }
@@ -500,9 +543,11 @@ static void *data_of(const void *const *api, const void *value)
     return data;
 }
 
-/* Counters come into the cache all at once rather than one by one as they are hit. */
+/* Counters come into the cache all at once rather than one by one as they are hit; not where few are hit. */
 static void fetch(const struct chain *chain)
 {
+    if (chain->every > 1 && !everything)
+        return;
     int64_t slots[] = {chain->first, chain->scaled, chain->summed, chain->clipped};
     for (int i = 0; bound && i < 4; i++)
         for (int sign = 0; slots[i] >= 0 && sign < 2; sign++)
