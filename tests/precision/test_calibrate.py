@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,8 @@ from orinport.precision import calibrate as room
 from orinport.precision.calibrate import CalibrationOptions, calibrate, collect, watched
 from orinport.precision.plan import groups_of
 from orinport.precision.scales import Origin, Scales
+from orinport.precision.state import read_state
+from orinport.precision.tap import tapping
 
 SAMPLES = 9
 
@@ -125,6 +130,55 @@ def test_an_interrupted_calibration_goes_on_to_the_same_scales(
     assert values(calibrate(model, data, options=options)) == whole
     assert run == [6, 8]
     assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize("optimised", [True, False])
+@pytest.mark.parametrize("where", ["data", "inference"])
+def test_an_error_in_one_thread_loses_no_shard_before_it(
+    where: str, optimised: bool, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The third sample is bad while another thread is still at the first: the two before it are kept."""
+    model, array = load(small_cnn()), np.load(data)
+    options = CalibrationOptions(shard=2, state=tmp_path / "state", optimised=optimised)
+    whole = values(calibrate(model, data, options=CalibrationOptions(optimised=optimised)))
+    begun = threading.Barrier(2)
+    failed = threading.Event()
+    kind = room._Counter if optimised and tapping() is not None else room._Watcher
+    watch = kind.watch
+
+    def slow(self: Any, number: int, sample: Any) -> None:
+        if number < 2:
+            begun.wait(10)
+        if number == 0:
+            assert failed.wait(10)
+            time.sleep(0.2)
+        if number == 2 and where == "inference":
+            failed.set()
+            raise OrinportError("the third sample")
+        watch(self, number, sample)
+
+    class Failing:
+        identity = room.open_data(room.DataSpec(str(data), room.input_specs(model), "")).identity
+
+        def __len__(self) -> int:
+            return len(array)
+
+        def __getitem__(self, number: int) -> dict[str, np.ndarray]:
+            if number == 2 and where == "data":
+                failed.set()
+                raise OrinportError("the third sample")
+            return {"x": array[number][None]}
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "cpu_count", lambda: 2)
+        patched.setattr(kind, "watch", slow)
+        patched.setattr(room, "open_data", lambda *_: Failing())
+        with pytest.raises(OrinportError, match="the third sample"):
+            calibrate(model, data, options=options)
+    state = read_state(tmp_path / "state", str(np.load(tmp_path / "state")["head"][1]))
+    assert state is not None
+    assert dict(state.done) == {0: 2}
+    assert values(calibrate(model, data, options=options)) == whole
 
 
 def test_a_state_that_cannot_be_written_is_refused_before_the_work(

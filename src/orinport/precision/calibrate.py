@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from math import prod
@@ -484,56 +485,68 @@ def _in_threads(
 ) -> Iterator[tuple[int, int, dict[str, Histogram]]]:
     """Shards of one network in their order, their samples shared out among as many threads as the plan says.
 
-    Threads do not wait for each other at the end of a shard: each hands over what it has of one when it goes on.
+    Threads do not wait for each other at the end of a shard: each hands over what it has of one when it goes on. When a
+    sample fails, the others that were taken are finished first, so that the shards before it are whole.
     """
     network, plan = _network(shards[0]), shards[0].plan
     streams = min(plan.streams, sum(shard.stop - shard.start for shard in shards))
     left = _Left(shards, samples, feed)
-    ready: SimpleQueue[_Handed | BaseException] = SimpleQueue()
+    ready: SimpleQueue[_Handed] = SimpleQueue()
 
     def work(stream: int) -> None:
+        at = 0
         try:
             with _watcher(network, shards[0]) as watcher:
-                at = 0
-                while (taken := left.take()) is not None:
-                    if taken.shard != at:
-                        ready.put(_Handed(stream, at, taken.shard, watcher.drain()))
-                        at = taken.shard
-                    watcher.watch(taken.number, taken.sample)
-                ready.put(_Handed(stream, at, len(shards), watcher.drain()))
-        except BaseException as error:  # raised again where the results are taken
-            left.stop()
-            ready.put(error)
+                error = None
+                try:
+                    while (taken := left.take()) is not None:
+                        if taken.shard != at:
+                            ready.put(_Handed(stream, at, taken.shard, watcher.drain()))
+                            at = taken.shard
+                        with left.failing_at(at):
+                            watcher.watch(taken.number, taken.sample)
+                except BaseException as raised:  # raised again where the results are taken
+                    error = raised
+                ready.put(_Handed(stream, at, len(shards), watcher.drain(), last=True, error=error))
+        except BaseException as raised:
+            left.stop(at)
+            ready.put(_Handed(stream, at, len(shards), {}, last=True, error=raised))
 
     found: dict[int, dict[Watched, Histogram]] = {}
-    reached, done = [0] * streams, 0
+    reached, done, running = [0] * streams, 0, streams
+    failure: BaseException | None = None
     with ThreadPoolExecutor(streams) as pool:
         try:
             for stream in range(streams):
                 pool.submit(work, stream)
-            while done < len(shards):
+            while running:
                 handed = ready.get()
-                if isinstance(handed, BaseException):
-                    raise handed
+                running -= handed.last
+                failure = failure or handed.error
                 into = found.setdefault(handed.shard, {})
                 for tensor, histogram in handed.part.items():
                     into.setdefault(tensor, Histogram()).merge(histogram)
                 reached[handed.stream] = handed.reached
-                for index in range(done, min(reached)):
+                whole = min(*reached, left.end)
+                for index in range(done, whole):
                     yield shards[index].start, shards[index].stop, plan.named(found.pop(index))
-                done = min(reached)
+                done = max(done, whole)
         finally:
-            left.stop()
+            left.stop(done)
+    if failure is not None:
+        raise failure
 
 
 @dataclass(frozen=True, slots=True)
 class _Handed:
-    """What a thread has of a shard, and the shard that it is at now."""
+    """What a thread has of a shard, and the shard that it is at now; with the last, what has ended the thread."""
 
     stream: int
     shard: int
     reached: int
     part: dict[Watched, Histogram]
+    last: bool = False
+    error: BaseException | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -555,14 +568,30 @@ class _Left:
         feed: Callable[[Mapping[str, NDArray[Any]]], Mapping[str, NDArray[Any]]] | None,
     ) -> None:
         self._lock = threading.Lock()
+        self.end = len(shards)
+        """The first shard that will not be whole."""
         self._numbers = iter(
             [(index, number) for index, shard in enumerate(shards) for number in range(shard.start, shard.stop)]
         )
         self._samples, self._feed = samples, feed
 
-    def stop(self) -> None:
-        """Hand out nothing more."""
+    def stop(self, shard: int) -> None:
+        """Hand out nothing more, since this shard will not be whole."""
+        with self._lock:
+            self._stop(shard)
+
+    def _stop(self, shard: int) -> None:
         self._numbers = iter([])
+        self.end = min(self.end, shard)
+
+    @contextmanager
+    def failing_at(self, shard: int) -> Iterator[None]:
+        """Stop if what is done with a sample of this shard fails."""
+        try:
+            yield
+        except BaseException:
+            self.stop(shard)
+            raise
 
     def take(self) -> _Taken | None:
         """The next sample; None when there is none."""
@@ -574,7 +603,7 @@ class _Left:
                 sample: Mapping[str, NDArray[Any]] = self._samples[taken[1]]
                 return _Taken(*taken, sample if self._feed is None else self._feed(sample))
             except BaseException:
-                self.stop()
+                self._stop(taken[0])
                 raise
 
 
