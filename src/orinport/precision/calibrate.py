@@ -5,9 +5,13 @@ same result in whatever order (see `histogram`), so that shards may run in sever
 machines, and a calibration that was interrupted goes on from its state file to identical scales.
 
 There are two ways to run the network. As it is written, which is how ONNX Runtime's own calibrator does it: ranges of
-`min-max` equal its ranges exactly. And optimised, with every element counted inside ONNX Runtime (see `tapped`), which
-is much faster and changes the last bits of the values: for the other methods, whose ranges are edges of bins. A
-percentile then agrees within one bin; `mse` and `entropy` choose among nearly equal candidates, and may choose another.
+`min-max` equal its ranges exactly. And optimised, with elements counted inside ONNX Runtime (see `tapped`), which is
+much faster and changes the last bits of the values: for the other methods, whose ranges are edges of bins. A percentile
+then agrees within one bin; `mse` and `entropy` choose among nearly equal candidates, and may choose another.
+
+Where a percentile asks only for the largest magnitudes, these are all counted, and the others in some blocks (see
+`tails`): its range is the same as if everything had been counted. Where a few samples have misled about which
+magnitudes these are, everything is counted in a second run.
 """
 
 from __future__ import annotations
@@ -43,7 +47,7 @@ from orinport.precision.histogram import Histogram
 from orinport.precision.plan import Plan, Watched, plan_of
 from orinport.precision.scales import Origin, Scale, Scales
 from orinport.precision.state import State, read_state, write_state
-from orinport.precision.tails import FEWEST, LEAST_PERCENTILE, Thresholds, pilots, share_of, thresholds_of
+from orinport.precision.tails import FEWEST, LEAST_PERCENTILE, PILOTS, Thresholds, pilots, share_of, thresholds_of
 from orinport.precision.tap import Taps, tapping
 from orinport.precision.tapped import tapped
 from orinport.rewrites.runnable import counts_padding_wrong, runnable
@@ -281,8 +285,8 @@ def _vague(histograms: Mapping[str, Histogram], options: CalibrationOptions) -> 
 
 def _again(vague: Sequence[str]) -> str:
     return (
-        f"calibrating again, with all elements counted: a few samples did not foretell the tail of"
-        f" {count(len(vague), 'tensor')}, the first {vague[0]!r}"
+        f"calibrating again, all elements counted: {PILOTS} samples misled about {count(len(vague), 'tensor')},"
+        f" the first {vague[0]!r}"
     )
 
 
