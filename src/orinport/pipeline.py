@@ -259,9 +259,15 @@ def _prove(
     """
     stated = stated_error((done.rewrite, done.safety) for done in log.applied)
     try:
-        return compare_models(model, rewritten, edges, allowance=stated, names=(model.name, "model.onnx")), ()
+        proof = compare_models(model, rewritten, edges, allowance=stated, names=(model.name, "model.onnx"))
     except OrinportError as error:
         return None, (f"the whole network could not be compared: {error.message}",)
+    cause = "approximations that were allowed" if stated else "rounding"
+    return proof, tuple(
+        f"output {row.output!r} is not proved: it counts or chooses, and {cause} before it can change that, as here"
+        for row in proof.rows
+        if row.undecided
+    )
 
 
 def _predict(after: CheckReport) -> tuple[Prediction | None, tuple[str, ...]]:
@@ -274,8 +280,8 @@ def _predict(after: CheckReport) -> tuple[Prediction | None, tuple[str, ...]]:
 
 def _unproved(after: CheckReport, proof: VerifyReport | None) -> CheckReport:
     """`after` as it is if the network was proved; a network that differs is our defect and stops here."""
-    if proof is not None and not proof.equal:
-        worst = max(proof.rows, key=lambda row: row.max_rel)
+    if proof is not None and proof.refuted:
+        worst = max((row for row in proof.rows if not row.equal and not row.undecided), key=lambda row: row.max_rel)
         raise RuntimeError(
             f"the rewritten network differs from the original at output {worst.output!r} by {worst.max_rel:.3g}"
             f" of its largest value (tolerance {worst.tolerance:.3g}), first at {proof.diverges_at!r}"

@@ -38,3 +38,16 @@ def test_exact_rewrites_get_no_allowance(tmp_path: Path) -> None:
     report = orinport.prepare(gate(), output=tmp_path / "b")
     assert report.proof is not None
     assert report.proof.rows[0].tolerance == 2.0**-12
+
+
+def test_outputs_that_count_behind_an_approximation_are_not_called_a_defect(tmp_path: Path) -> None:
+    proto = gate()
+    levels = np.linspace(-0.9, 0.9, 64, dtype=np.float32).reshape(64, 1, 1, 1)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(levels, "levels"))
+    proto.graph.node.extend([node("Greater", ["y", "levels"], "above"), node("NonZero", ["above"], "places")])
+    proto.graph.output.append(onnx.helper.make_tensor_value_info("places", onnx.TensorProto.INT64, [4, "count"]))
+    report = orinport.prepare(proto, output=tmp_path / "b", consent=(Safety.EXACT, Safety.TOLERANCE))
+    assert report.proof is not None
+    assert [(row.equal, row.undecided) for row in report.proof.rows] == [(True, False), (False, True)]
+    assert any("'places' is not proved" in note for note in report.notes)
+    assert "undecided" in (tmp_path / "b" / "report.txt").read_text()

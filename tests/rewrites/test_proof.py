@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -20,6 +20,9 @@ from orinport.model.load import load
 from orinport.rewrites.driver import rewrite_model
 from orinport.rewrites.edges import move_edges
 from orinport.rewrites.proof import compare_models
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 def test_equal_models() -> None:
@@ -277,3 +280,58 @@ def test_weights_that_cannot_be_lent_go_along() -> None:
     changed.graph.initializer[0].raw_data = (weights["w"] + 1).tobytes()
     assert compare_models(load(proto), load(proto)).equal
     assert not compare_models(load(proto), load(changed)).equal
+
+
+def counting(offset: float) -> Any:
+    """How many numbers lie above 0.5, and which ones; the numbers themselves are moved a little by `offset`."""
+    nodes = [
+        node("Add", ["x", "offset"], "moved"),
+        node("Greater", ["moved", "half"], "above"),
+        node("NonZero", ["above"], "places"),
+    ]
+    weights = {"offset": np.float32(offset).reshape(1), "half": np.float32(0.5).reshape(1)}
+    proto = network(nodes, {"x": (64, 64)}, {"moved": (64, 64)}, weights)
+    proto.graph.output.append(helper.make_tensor_value_info("places", TensorProto.INT64, ["two", "count"]))
+    proto.graph.output.append(helper.make_tensor_value_info("above", TensorProto.BOOL, (64, 64)))
+    return load(proto)
+
+
+def test_what_counts_behind_an_approximation_is_undecided() -> None:
+    report = compare_models(counting(0.0), counting(1e-3), allowance=1e-2)
+    assert [(row.output, row.equal, row.undecided) for row in report.rows] == [
+        ("moved", True, False),
+        ("places", False, True),
+        ("above", False, True),
+    ]
+    assert not report.equal
+    assert not report.refuted
+
+
+def test_what_counts_behind_nothing_that_may_differ_is_refuted() -> None:
+    report = compare_models(counting(0.0), counting(8e-4))
+    assert [(row.output, row.equal, row.undecided) for row in report.rows] == [
+        ("moved", True, False),
+        ("places", False, False),
+        ("above", False, False),
+    ]
+    assert report.refuted
+
+
+def test_what_rounding_changes_is_undecided() -> None:
+    """The sign of what two ways to add the same products differ by."""
+
+    def chosen(order: NDArray[np.int64]) -> Any:
+        nodes = [
+            node("MatMul", ["x", "w"], "product"),
+            node("Gather", ["x", "order"], "taken", axis=1),
+            node("MatMul", ["taken", "same"], "sum"),
+            node("Greater", ["product", "sum"], "above"),
+        ]
+        column = np.random.default_rng(0).standard_normal((128, 1)).astype(np.float32)
+        proto = network(nodes, {"x": (512, 128)}, {}, {"w": column, "same": column[order], "order": order})
+        proto.graph.output.append(helper.make_tensor_value_info("above", TensorProto.BOOL, (512, 1)))
+        return load(proto)
+
+    orders = [np.random.default_rng(seed).permutation(128) for seed in (1, 2)]
+    report = compare_models(chosen(orders[0]), chosen(orders[1]))
+    assert [(row.equal, row.undecided) for row in report.rows] == [(False, True)]

@@ -94,7 +94,7 @@ def rewrite(
     failed = bool(log.rolled_back) or (proof is not None and not proof.equal)
     if diff:
         return 1 if log.applied or failed else 0
-    if proof is not None and proof.equal and output is not None:
+    if proof is not None and not proof.refuted and output is not None:
         from orinport.model.save import save
 
         save(after, output)

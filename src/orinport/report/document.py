@@ -9,10 +9,10 @@ from orinport.errors import OrinportError
 from orinport.files import decode_json, read_bounded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["read_report", "reading_report"]
+__all__ = ["proof_word", "read_report", "reading_report"]
 
 
 def read_report(path: Path) -> dict[str, Any]:
@@ -38,3 +38,10 @@ def reading_report() -> Iterator[None]:
         yield
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise OrinportError(f"This is not the report of a bundle: {type(error).__name__} at {error}.") from error
+
+
+def proof_word(proof: Mapping[str, Any]) -> str:
+    """How the whole network compares: `equal`, `differs`, or `undecided` (documents of old have no such outputs)."""
+    if proof["equal"]:
+        return "equal"
+    return "undecided" if all(row["equal"] or row.get("undecided") for row in proof["outputs"]) else "differs"

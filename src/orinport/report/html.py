@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 import orinport
-from orinport.report.document import reading_report
+from orinport.report.document import proof_word, reading_report
 from orinport.report.predict import time_text
 from orinport.report.style import clean
 from orinport.words import some
@@ -180,7 +180,7 @@ def _applied(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def _proof(proof: Mapping[str, Any]) -> dict[str, Any]:
     worst = max((float(row["max_rel"]) for row in proof["outputs"]), default=0.0)
-    return {"equal": bool(proof["equal"]), "cases": int(proof["cases"]), "worst": f"{worst:.2g}"}
+    return {"word": proof_word(proof), "cases": int(proof["cases"]), "worst": f"{worst:.2g}"}
 
 
 def _edge(entry: Mapping[str, Any]) -> str:

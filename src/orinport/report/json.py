@@ -68,6 +68,7 @@ def verify_document(report: VerifyReport) -> dict[str, Any]:
                 "max_rel": row.max_rel,
                 "tolerance": row.tolerance,
                 "equal": row.equal,
+                "undecided": row.undecided,
             }
             for row in report.rows
         ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from orinport.report.document import reading_report
+from orinport.report.document import proof_word, reading_report
 from orinport.report.predict import time_text
 from orinport.report.style import clean
 
@@ -58,7 +58,7 @@ def _lines(document: Mapping[str, Any]) -> list[str]:
     proof = document["proof"]
     if proof is not None:
         worst = max((float(row["max_rel"]) for row in proof["outputs"]), default=0.0)
-        word = "equal" if proof["equal"] else "**differs**"
+        word = "equal" if proof["equal"] else f"**{proof_word(proof)}**"
         lines += ["", f"Whole network before and after: {word}, largest relative difference {worst:.2g}"]
     if document.get("prediction") is not None:
         lines += ["", *_prediction(document["prediction"])]

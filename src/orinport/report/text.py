@@ -69,6 +69,8 @@ def verify_text(report: VerifyReport, style: Style = PLAIN) -> str:
     lines = [f"{clean(report.candidate)} against {clean(report.reference)}, {count(report.cases, 'random input')}"]
     for row in report.rows:
         word = style.good("equal") if row.equal else style.bad("DIFFERS")
+        if row.undecided:
+            word = style.warn("undecided (it counts or chooses, and what is allowed before it changes that)")
         lines.append(
             f"  {clean(row.output)} {list(row.shape)}: {word}, largest difference {row.max_abs:.3g}"
             f" ({row.max_rel:.3g} of the largest value; tolerance {row.tolerance:.3g})"
@@ -184,5 +186,5 @@ def _tail(report: PrepareReport) -> list[str]:
 def _proof(proof: VerifyReport | None, style: Style) -> list[str]:
     if proof is None:
         return ["whole network: not run, see the notes"]
-    word = style.good("equal") if proof.equal else style.bad("DIFFERS")
+    word = style.good("equal") if proof.equal else style.bad("DIFFERS") if proof.refuted else style.warn("undecided")
     return [f"whole network before and after in ONNX Runtime: {word}, largest relative difference {proof.worst:.2g}"]

@@ -56,6 +56,9 @@ class VerifyRow:
     max_rel: float
     tolerance: float
     equal: bool
+    undecided: bool = False
+    """It is not equal, but holds no numbers that could be near: it counts or chooses, and what the comparison has to
+    allow (rounding, or approximations that were asked for) can change what it counts or chooses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,11 @@ class VerifyReport:
     def equal(self) -> bool:
         """All outputs agree within their tolerance."""
         return all(row.equal for row in self.rows)
+
+    @property
+    def refuted(self) -> bool:
+        """Some output differs by more than what has to be allowed."""
+        return any(not row.equal and not row.undecided for row in self.rows)
 
     @property
     def worst(self) -> float:

@@ -21,6 +21,7 @@ import onnx
 import onnx_ir as ir
 
 from orinport.errors import OrinportError
+from orinport.model.model import shape_of
 from orinport.rewrites.cost import RECURRENT, accumulate_length, dims_of, macs
 from orinport.rewrites.log import Proof, VerifyReport, VerifyRow
 from orinport.rewrites.piece import embedded
@@ -311,7 +312,7 @@ def compare_models(
                 row = _row(name, want, have if edge is None else edge.from_board(have), limit)
                 rows[name] = row if name not in rows else _worse(rows[name], row)
         if tolerance is None and not all(row.equal for row in rows.values()):
-            _allow_for_noise(rows, first, feeds, wanted, outputs, threads, rng)
+            _allow_for_noise(rows, first, feeds, wanted, outputs, threads, rng, allowance)
         report_rows = tuple(rows[name] for name in outputs)
         diverges = (
             ""
@@ -335,28 +336,37 @@ def _allow_for_noise(
     outputs: Sequence[str],
     threads: int,
     rng: np.random.Generator,
+    allowance: float,
 ) -> None:
     """Widen the tolerance of outputs that differ to what the reference's own conditioning makes of rounding.
 
-    The reference runs once more on inputs of which every element is off by about one rounding. Networks that
-    magnify that (a sigmoid far from saturation after many layers) differ as much under any reordering.
+    The reference runs once more on inputs of which every element is off by about one rounding, or by `allowance` where
+    that is more. Networks that magnify that (a sigmoid far from saturation after many layers) differ as much under any
+    reordering. Integers, truth values and shapes that depend on the data have no distance: they are undecided if this
+    changes them too, or if anything is allowed, which need not come in by the inputs.
     """
-    shaken = [{name: _shaken(array, rng) for name, array in given.items()} for given, _ in feeds]
+    shaken = [{name: _shaken(array, rng, allowance) for name, array in given.items()} for given, _ in feeds]
     moved = _run_whole(model, shaken, outputs, threads)
+    fixed = {value.name or "": shape_of(value) is not None for value in model.graph.outputs}
     for expected, found in zip(wanted, moved, strict=True):
         for name, want, have in zip(outputs, expected, found, strict=True):
             row = rows[name]
+            if row.equal:
+                continue
             noise, _ = _difference(want, have, float("inf"))
             limit = _NOISE_FACTOR * noise
-            if not row.equal and np.isfinite(limit) and row.max_rel <= limit:
+            if np.isfinite(limit) and row.max_rel <= limit:
                 rows[name] = replace(row, tolerance=limit, equal=True)
+            elif not (_is_float(want.dtype) and fixed[name]) and (allowance or not np.isfinite(noise)):
+                rows[name] = replace(row, undecided=True)
 
 
-def _shaken(array: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
-    """`array` with every element off by about one rounding of its type; integers as they are."""
+def _shaken(array: NDArray[Any], rng: np.random.Generator, allowance: float) -> NDArray[Any]:
+    """`array` with every element off by about one rounding of its type, or `allowance`; integers as they are."""
     if not _is_float(array.dtype):
         return array
     step = float(np.finfo(np.float32).eps) if array.dtype.itemsize >= 4 else float(np.finfo(np.float16).eps)
+    step = max(step, allowance)
     wide = array.astype(np.float64)
     shaken: NDArray[Any] = (wide * (1 + step * rng.uniform(-1, 1, array.shape))).astype(array.dtype)
     return shaken
