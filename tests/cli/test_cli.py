@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -103,6 +104,28 @@ def test_a_defect_is_said_to_be_one(
     status, _, err = run(capsys, "check", relu)
     assert status == 3
     assert "defect of orinport" in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']"), "Set TMPDIR to a folder"),
+        (OSError(errno.ENOSPC, "No space left on device"), "A file cannot be written: No space left on device."),
+        (OSError(errno.EROFS, "Read-only file system", "/a/b"), "'/a/b' cannot be written: Read-only file system."),
+    ],
+    ids=["no folder", "full", "read-only"],
+)
+def test_what_the_machine_lacks_is_no_defect(
+    relu: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, error: OSError, says: str
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("orinport.api.check_model", broken)
+    status, _, err = run(capsys, "check", relu)
+    assert status == 2
+    assert says in err
     assert len(err.splitlines()) == 1
 
 

@@ -81,6 +81,29 @@ def test_a_python_function(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("return None", "returns nothing in place of samples"),
+        ("return {'x': np.zeros((4, 3, 8, 8))}", "returns one dictionary in place of samples"),
+        ("raise SystemExit(1)", "fails: SystemExit: 1"),
+        ("return [NoArray()]", "'x' is no array: detach it first"),
+    ],
+)
+def test_what_a_function_gets_wrong(tmp_path: Path, body: str, message: str) -> None:
+    path = tmp_path / "loader.py"
+    kind = "class NoArray:\n    def __array__(self, *_, **__):\n        raise RuntimeError('detach it first')\n"
+    path.write_text(f"import numpy as np\n{kind}def samples():\n    {body}\n")
+    with pytest.raises(OrinportError, match=message):
+        opened(f"{path}:samples")[0]
+
+
+def test_a_file_that_ends_the_process_fails(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("import sys\nsys.exit(1)\n")
+    with pytest.raises(OrinportError, match="fails: SystemExit: 1"):
+        opened(f"{tmp_path / 'script.py'}:samples")
+
+
+@pytest.mark.parametrize(
     ("array", "message"),
     [
         (np.zeros((5, 3, 9, 8), np.float32), "has the shape 5x3x9x8, and the network takes 1x3x8x8"),
@@ -175,6 +198,17 @@ def test_pictures(pictures: Path) -> None:
     np.testing.assert_allclose(samples[2]["x"][0], expected, rtol=1e-6)
     assert len(opened(pictures, PAIR, preprocess=pictures.parent / "p.toml")) == 2
     assert len(opened(pictures / "0.png", preprocess=pictures.parent / "p.toml")) == 1
+
+
+def test_hidden_folders_are_left_out_and_links_to_nothing_refused(pictures: Path) -> None:
+    toml = pictures.parent / "p.toml"
+    for folder in (".thumbnails", "more"):
+        (pictures / folder).mkdir()
+        (pictures / folder / "a.png").write_bytes((pictures / "0.png").read_bytes())
+    assert len(opened(pictures, preprocess=toml)) == 5
+    (pictures / "lost.png").symlink_to(pictures / "gone.png")
+    with pytest.raises(OrinportError, match="is a link to nothing"):
+        opened(pictures, preprocess=toml)
 
 
 def test_bad_pictures(pictures: Path) -> None:

@@ -136,6 +136,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("ORINPORT_DEBUG"):
             raise
+        if isinstance(error, OSError) and (told := _lacking(error)):
+            return _fail(told, EXIT_USAGE)
         return _fail(
             f"internal error, a defect of orinport: {type(error).__name__}: {error}. ORINPORT_DEBUG=1 shows where.",
             EXIT_DEFECT,
@@ -148,6 +150,18 @@ def _fail(message: str, status: int) -> int:
 
     print(f"orinport: {clean(' '.join(message.split()))}", file=sys.stderr)
     return status
+
+
+def _lacking(error: OSError) -> str:
+    """What the machine lacks, if that is why a file could not be written."""
+    import errno
+
+    if error.errno == errno.ENOENT and error.filename is None:  # from tempfile
+        return f"{error.strerror}. Set TMPDIR to a folder that can be written to."
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+        where = f"{error.filename!r}" if error.filename else "A file"
+        return f"{where} cannot be written: {error.strerror}. TMPDIR says where temporary files go."
+    return ""
 
 
 def _unknown_command(tokens: list[str]) -> str:

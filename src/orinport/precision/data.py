@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orinport.errors import OrinportError
+from orinport.errors import OrinportError, first_line
 from orinport.precision.preprocess import Preprocessing, read_preprocessing
 from orinport.words import count
 
@@ -88,6 +88,8 @@ def _fitting(array: Any, spec: InputSpec, name: str) -> NDArray[Any]:
         values = np.asarray(array)
     except ValueError as error:
         raise OrinportError(f"{name}: {spec.name!r} is no array: its rows differ in length.") from error
+    except Exception as error:  # of the object's own code: tensors of PyTorch that need gradients, for one
+        raise OrinportError(f"{name}: {spec.name!r} is no array: {first_line(error).rstrip('.')}.") from error
     if values.dtype == object or values.dtype.kind not in "fiub":
         raise OrinportError(f"{name}: {spec.name!r} holds no numbers but {values.dtype}.")
     if values.shape == spec.shape[1:] and spec.batch == 1 and spec.shape:
@@ -140,7 +142,7 @@ def open_data(spec: DataSpec) -> Samples:
 
 
 def _open_folder(path: Path, spec: DataSpec) -> Samples:
-    files = sorted(each for each in path.rglob("*") if each.is_file() and not each.name.startswith("."))
+    files = sorted(each for each in path.rglob("*") if _counts(each, path))
     arrays = [each for each in files if each.suffix.lower() in _ARRAYS]
     pictures = [each for each in files if each.suffix.lower() in _PICTURES]
     if not files:
@@ -154,6 +156,15 @@ def _open_folder(path: Path, spec: DataSpec) -> Samples:
     if pictures:
         return _Pictures(spec.inputs, pictures, _preprocessing(spec))
     raise OrinportError(f"The folder {str(path)!r} holds neither pictures nor .npy or .npz files.")
+
+
+def _counts(file: Path, folder: Path) -> bool:
+    """False for folders and what is hidden, alone or with its folder. Raises OrinportError for links to nowhere."""
+    if any(part.startswith(".") for part in file.relative_to(folder).parts):
+        return False
+    if file.is_symlink() and not file.exists() and file.suffix.lower() in _ARRAYS | _PICTURES:
+        raise OrinportError(f"{str(file)!r} is a link to nothing.", "Remove it, or mount what it points to.")
+    return file.is_file()
 
 
 def _preprocessing(spec: DataSpec) -> dict[str, Preprocessing]:
@@ -301,6 +312,12 @@ class _Loader(Samples):
         self.sequence: Sequence[Any] | None = None
         with self._told():
             given = self.function()
+        if given is None or isinstance(given, Mapping):
+            told = "nothing" if given is None else "one dictionary"
+            raise OrinportError(
+                f"{self.name} returns {told} in place of samples.", "Return a list of samples, or yield them."
+            )
+        with self._told():
             if hasattr(given, "__getitem__") and hasattr(given, "__len__"):
                 self.sequence = given
             self.length = len(given) if hasattr(given, "__len__") else sum(1 for _ in given)
@@ -333,7 +350,7 @@ class _Loader(Samples):
             yield
         except OrinportError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise OrinportError(f"{self.name} fails: {type(error).__name__}: {error}") from error
 
     def _forward(self, index: int) -> Any:
@@ -359,7 +376,7 @@ def _load_function(path: Path, function: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise OrinportError(f"{str(path)!r} fails: {type(error).__name__}: {error}") from error
     found = getattr(module, function, None)
     if not callable(found):
