@@ -317,6 +317,43 @@ def test_pixels_that_are_not_sampled_do_not_matter(library, c):
     assert (output[0, 5, 5] == 0).all()
 
 
+TILES = (
+    *(CONFIGURATIONS[i] for i in (12, 13, 14, 15)),
+    Configuration(Kernel.TILE, 32, threads=64, tile_columns=3, tile_rows=2, halo=0, resident=512),
+    Configuration(Kernel.TILE, 32, threads=96, tile_columns=2, tile_rows=3, halo=2, resident=512),
+)
+
+
+@pytest.mark.parametrize("c", TILES, ids=str)
+@pytest.mark.parametrize("group_channels", [16, 32, 64])
+@pytest.mark.parametrize("scale", [0.0, 1.0, 2.5])
+def test_tiles_in_wide_padding(library, c, group_channels, scale):
+    """Tiles whose window lies outside of the image, above, below and beside it; a few samples reach into it."""
+    geometry = Geometry(64 // group_channels, group_channels, padding=(17, 16), offset_scale=scale)
+    value, vectors, _ = draw(geometry, (1, 7, 5), F16, F16, 11, sigma=6.0)
+    output = compute(library, geometry, value, vectors, None, F16, F16, c)
+    expected = reference(value, vectors, **keywords(geometry))
+    assert error(output, expected) < 3e-4
+    if scale:
+        assert expected[:, :10].any()
+        assert expected[:, -10:].any()
+
+
+def test_taps_far_apart(library):
+    """Beyond all images, `direct_kernel` computes what is left: the tap in the middle."""
+    for scale in (float(1 << 22), 1e9, 3e18, 3e38):
+        geometry = Geometry(4, 16, offset_scale=scale)
+        value, vectors, _ = draw(geometry, (1, 20, 20), F16, F16, 12)
+        vectors[..., : geometry.used_width].reshape(1, 20, 20, 4, 27)[..., 8:10] = 0
+        expected = reference(value, vectors, **keywords(geometry))
+        assert np.count_nonzero(expected) == expected.size
+        for c in CONFIGURATIONS:
+            output = compute(library, geometry, value, vectors, None, F16, F16, c)
+            assert (output is not None) == (c.kernel is Kernel.DIRECT)
+            if output is not None:
+                assert error(output, expected) < 3e-4
+
+
 def test_plans_agree(library):
     """plan.h and cuda_plan.py: the same configurations, launches and choices."""
     assert library.configuration_count() == len(CONFIGURATIONS)
@@ -332,7 +369,7 @@ def test_plans_agree(library):
             int(rng.choice([4, 8, 16, 20, 32, 64])),
             kernel=tuple(int(k) for k in rng.choice([(3, 3), (3, 3), (3, 3), (5, 5)])),
             stride=tuple(int(s) for s in rng.integers(1, 3, 2)),
-            offset_scale=float(rng.choice([1.0, 0.5, 2.0, 0.7])),
+            offset_scale=float(rng.choice([1.0, 0.5, 2.0, 0.7, 1.0, 0.5, 2.0, 1e3, 4e6, 1e19])),
         )
         size = tuple(int(n) for n in rng.integers(5, 200, 2))
         batch = int(rng.choice([1, 2, 64, 128, 300]))

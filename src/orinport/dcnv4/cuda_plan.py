@@ -249,6 +249,8 @@ _RING_ROWS = 40
 _STREAM_BYTES = 256 + 8 * (_RING_ROWS + 16)
 """Shared memory of a stream beside its rows: two pixels and barriers."""
 _INT32 = 1 << 31
+_FARTHEST = 1 << 22
+"""Pixels between taps; images have fewer."""
 _HOPPER_SHARED_BYTES = 232448
 """Shared memory of a block on sm_90; earlier architectures have less, and their kernels are built for 384 threads."""
 _SLAB = 128
@@ -361,6 +363,9 @@ def plan(p: Params, value: ElementType, offset: ElementType, c: Configuration, l
     ):
         return None
     if p.out_height * p.out_width * max(8, p.offset_stride * offset.bytes) * c.images >= _INT32:
+        return None
+    # Of taps further apart than images are large, the numbers of staged pixels would overflow; direct_kernel has none.
+    if p.offset_scale * max(p.dilation_h, p.dilation_w) >= _FARTHEST:
         return None
     if value is not ElementType.F32 and width > 32:
         return None

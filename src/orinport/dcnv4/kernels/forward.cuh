@@ -578,9 +578,10 @@ __global__ void __launch_bounds__(ORINPORT_RESIDENT(RESIDENT), 1) tile_kernel(co
     const int columns = min(d.tile_columns, p.out_width - column0);
     const int staged_column = max(-1, centre_x(p, column0) + static_cast<int>(floorf(grid.left)) - d.halo);
     const int staged_row = max(-1, centre_y(p, row0) + static_cast<int>(floorf(grid.top)) - d.halo);
-    // The last row that the taps need undisturbed, the halo, and one row of zeros if the image ends.
+    // The last row that the taps need undisturbed, the halo, and one row of zeros if the image ends. In a wide padding all
+    // of that may lie outside of the image; one row of zeros is staged then, and no sample lies between two staged rows.
     const int last_row = centre_y(p, row1 - 1) + static_cast<int>(floorf(grid.y(2, 0.0f))) + 1 + d.halo;
-    const int staged_rows = max(0, min(p.height, last_row) + 1 - staged_row);
+    const int staged_rows = max(1, min(p.height, last_row) + 1 - staged_row);
 
     const int tasks = (row1 - row0) * d.tile_columns * G::kLanes;
     const int warp_start = static_cast<int>(threadIdx.x & ~31u), part = gather.lane & (SHARE - 1);

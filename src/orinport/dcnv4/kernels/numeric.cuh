@@ -294,7 +294,7 @@ constexpr int kFloorBits = 0x4b400000;
 __device__ __forceinline__ Place locate(float coordinate, int base) {
     const float shifted = __fadd_rd(coordinate, kFloorShift);
     Place place;
-    place.index = static_cast<u32>(__float_as_int(shifted) + (base - kFloorBits));
+    place.index = __float_as_uint(shifted) + static_cast<u32>(base - kFloorBits);  // may wrap around
     place.fraction = __saturatef(coordinate - (shifted - kFloorShift));
     return place;
 }

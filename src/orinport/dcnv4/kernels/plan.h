@@ -99,6 +99,7 @@ constexpr int64_t kTileThreshold = 1024;      // 16-byte lanes of a multiprocess
 constexpr int kRingRows = 40;                 // of a stream, at most
 constexpr int kStreamBytes = 256 + 8 * (kRingRows + 16);  // two pixels and barriers
 constexpr int64_t kSplitThreshold = 512;      // below which taps are divided over threads
+constexpr double kFarthest = 1 << 22;         // pixels between taps; images have fewer
 constexpr int kConfigurationCount = sizeof(kConfigurations) / sizeof(kConfigurations[0]);
 
 /// Fastest of all configurations on an H200, by `dcnv4 bench --tune`: for batches from `batch` on, or exactly 1.
@@ -228,6 +229,8 @@ inline bool plan(const Params& p, int value, int offset, const Configuration& c,
     if (c.threads > 384 && limits.shared_bytes < kHopperSharedBytes) return false;
     if (!unrolled(p, offset) || !rows_fit(p, offset) || c.split > 1 || bytes < 16 || p.offset_scale < 0.0F || wide(p, value)) return false;
     if (queries * std::max(8, p.offset_stride * bytes_of(offset)) * c.images >= limit) return false;
+    // Of taps further apart than images are large, the numbers of staged pixels would overflow; direct_kernel has none.
+    if (double{p.offset_scale} * std::max(p.dilation_h, p.dilation_w) >= kFarthest) return false;
     if (value != kF32 && bytes > 32) return false;
     if (value == kI8 && bytes > 16) return false;
     const int slabs = static_cast<int>(ceil_div(row_bytes, 128));
