@@ -338,6 +338,7 @@ def _emulated(
     """`verify` of one network as the DLA computes it, against itself or what it was made from."""
     from orinport.emulation import Reference, emulate_model, precision_of
     from orinport.model.load import load
+    from orinport.precision.cache import read_layer_precisions
     from orinport.precision.qdq import has_qdq
     from orinport.targets.target import Precision
 
@@ -362,7 +363,8 @@ def _emulated(
         scales = bundle / "scales.json"
     int8 = None
     if precision is Precision.INT8 and (scales is not None or has_qdq(model)):
-        int8 = _int8(None, None, scales, None, ties)
+        chosen = () if bundle is None else read_layer_precisions(bundle / "layer_precisions.txt")
+        int8 = _int8(None, None, scales, None, ties, chosen)
     return emulate_model(
         model,
         as_target(target or DEFAULT_TARGET),

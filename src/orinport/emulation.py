@@ -152,7 +152,8 @@ def emulate_model(
     reference: Reference | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> EmulationReport:
-    """Emulate a network; see `orinport.verify`. `int8` says where scales come from, `edges` which inputs were moved.
+    """Emulate a network; see `orinport.verify`. `edges` says which inputs were moved, `int8` where scales come from and
+    which layers are in FP16 in spite of theirs.
 
     Raises OrinportError if `reference` takes other inputs or has other outputs, or was prepared and has other weights.
     """
@@ -185,6 +186,9 @@ def emulate_model(
         report = checked_as_written(model, target, precision)
     layers = tuple(row.layer for row in report.layers)
     arithmetic = arithmetic_of(layers, _on_dla(report), scales if precision is Precision.INT8 else None)
+    if int8 is not None:
+        named = {node for layer in layers if layer.name in int8.fp16 for node in layer.nodes}
+        arithmetic |= {node: Arithmetic.FP16 for node in named if arithmetic.get(node) is Arithmetic.INT8}
     typed = None
     if target.stack.strongly_typed:
         pairs = frozenset(name for name, scale in scales.tensors.items() if scale.origin is Origin.QDQ)

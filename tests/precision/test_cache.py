@@ -18,6 +18,7 @@ from orinport.precision.cache import (
     layer_precisions,
     parse_cache,
     parse_json,
+    read_layer_precisions,
     read_scales,
     scale_hex,
     scales_json,
@@ -220,3 +221,18 @@ def test_files_are_told_apart(tmp_path: Path) -> None:
         read_scales(tmp_path / "c")
     with pytest.raises(OrinportError, match="cannot be read"):
         read_scales(tmp_path / "d")
+
+
+def test_layer_precisions_are_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "layer_precisions.txt"
+    assert read_layer_precisions(path) == ()
+    names = ("conv/1", "größe", "a.b")
+    path.write_text(layer_precisions(names) + "\n", encoding="utf-8")
+    assert read_layer_precisions(path) == names
+    for text in ("conv", "conv:int8", ":fp16", "a:fp16,,b:fp16"):
+        path.write_text(text)
+        with pytest.raises(OrinportError, match="is not a list of"):
+            read_layer_precisions(path)
+    path.write_bytes(b"\xff:fp16")
+    with pytest.raises(OrinportError, match="cannot be read"):
+        read_layer_precisions(path)

@@ -154,6 +154,19 @@ def test_the_first_of_the_ranking_improves_the_network(files: MappingProxyType[s
     assert after == pytest.approx(first.snr_db, abs=0.02)
 
 
+def test_what_prepare_puts_in_fp16_is_emulated_so(files: MappingProxyType[str, Path], tmp_path: Path) -> None:
+    """The layers that the ranking names, given to `prepare --fp16`, gain in the bundle what was foretold."""
+    options = {"precision": "int8", "target": TARGET, "scales": files["uneven-scales"]}
+    orinport.prepare(files["uneven"], output=tmp_path / "plain", **options)
+    verify = {"emulate": "dla-int8", "data": files["uneven-data"]}
+    plain = orinport.verify(tmp_path / "plain", rank=True, **verify)
+    first = plain.ranking[0]
+    orinport.prepare(files["uneven"], output=tmp_path / "mixed", fp16=first.nodes, **options)
+    mixed = orinport.verify(tmp_path / "mixed", **verify)
+    assert (mixed.int8, mixed.fp16) == (plain.int8 - len(first.nodes), plain.fp16 + len(first.nodes))
+    assert min(row.snr_db for row in mixed.output_rows) == pytest.approx(first.snr_db, abs=0.02)
+
+
 def test_the_ranking_is_sorted_and_priced(files: MappingProxyType[str, Path]) -> None:
     ranking = emulation(files, rank=True).ranking
     gains = [each.gain_db for each in ranking]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from orinport.errors import OrinportError
+from orinport.errors import OrinportError, first_line
 from orinport.files import read_bounded
 from orinport.precision.findings import invalid_scale, repeated_entry
 from orinport.precision.scales import Origin, Scale, Scales, is_valid
@@ -39,6 +39,7 @@ __all__ = [
     "layer_precisions",
     "parse_cache",
     "parse_json",
+    "read_layer_precisions",
     "read_scales",
     "scale_hex",
     "scales_json",
@@ -213,3 +214,21 @@ def layer_precisions(names: Iterable[str]) -> str:
                 f"The layer name {name!r} cannot stand in --layerPrecisions.", "Rename the node; prepare does so."
             )
     return ",".join(f"{name}:fp16" for name in chosen)
+
+
+def read_layer_precisions(path: Path) -> tuple[str, ...]:
+    """The names in a file that holds what `layer_precisions` gives; none if there is no such file.
+
+    Raises OrinportError for a file that cannot be read or holds anything else.
+    """
+    try:
+        text = read_bounded(path).decode("utf-8").strip()
+    except FileNotFoundError:
+        return ()
+    except (OSError, UnicodeDecodeError) as error:
+        raise OrinportError(f"{str(path)!r} cannot be read: {first_line(error)}.") from error
+    pairs = [entry.rpartition(":") for entry in text.split(",")] if text else []
+    for name, _, precision in pairs:
+        if not name or precision != "fp16":
+            raise OrinportError(f"{str(path)!r} is not a list of `layer:fp16`.", "Prepare the bundle again.")
+    return tuple(name for name, _, _ in pairs)
