@@ -186,6 +186,17 @@ def test_ranges_are_exact_only_where_the_tail_is() -> None:
     assert is_exact(whole, "entropy")
 
 
+def test_a_percentile_in_the_last_bin_of_the_sample_is_no_exact_one() -> None:
+    """How many elements lie up to the edge is known, but not that fewer lie up to the edge before it."""
+    sample, others = np.repeat(np.float32(7.9999), 10), np.repeat(np.float32([0.25, 8.0]), [90, 2])
+    found = split(sample, others, exact_from=8.0).weighted()
+    at = find_range(found, percentile=98)
+    assert at == found.estimated * found.width == 8.0
+    assert find_range(histogram(sample, others), percentile=85) < 1
+    assert not is_exact(found, percentile=98)
+    assert is_exact(found, percentile=99)
+
+
 # ------------------------------------------------------------------------------------------ calibrators
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,26 @@ def test_blocks_and_tails_are_those_of_a_reference(
         assert weighted.counts.sum() == whole.counts.sum()
         assert (weighted.counts[edge:] == whole.counts[edge:]).all()
         assert same(weighted, whole) or (above or below)
+
+
+SPECIAL = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1e-45, -1e-42, 3e38, -(2.0**-110), 1.0, -1.25], np.float32)
+
+
+@needs_compiler
+@pytest.mark.parametrize("which", ["native", "portable"])
+@pytest.mark.parametrize("specials", [0.0, 0.001, 0.3])
+@pytest.mark.parametrize("size", [1, 9, 15, 16, 17, 2047, 2048, 2049, 7 * BLOCK, 9 * BLOCK + 1234])
+def test_random_data_in_any_number_of_blocks(size: int, specials: float, which: str) -> None:
+    rng = np.random.default_rng(size)
+    for every, split in itertools.product((1, 2, 3), ((0.0, 1.25), (1.0, 0.0), (1.0, 1.25), (2.5, 2.75), (9.0, 9.0))):
+        x = rng.standard_normal(size).astype(np.float32)
+        chosen = rng.random(size) < specials
+        x[chosen] = rng.choice(SPECIAL, chosen.sum())
+        sample = int(rng.integers(9))
+        compiled = portable() if which == "portable" else None
+        _, found = run_tap(x, every=every, sample=sample, split=split, functions=compiled)
+        for ours, theirs in zip(found[0], reference(x, every, sample, split), strict=True):
+            assert identical(ours, theirs), (every, split, sample)
 
 
 @needs_compiler
