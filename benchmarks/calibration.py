@@ -9,6 +9,7 @@ all kinds by turns, fed with the same arrays from the same file:
 - `bare side by side`: the same with a sample on each core, which is the fastest that ONNX Runtime does it
 - `optimised, uncounted`: what calibration runs, with nothing bound that counts
 - `calibration`: as `orinport quantize` does it, reading the network and finding the ranges included
+- `calibration, all counted`: the same with all elements in histograms, as other methods than `percentile` need it
 - `as written`: the network without optimisations, a sample on each core, no tensor watched
 - `min-max`: calibration by that method, which runs the network as it is written
 
@@ -32,13 +33,22 @@ import threading
 import time
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
 from onnx import numpy_helper
 
-KINDS = ("bare", "bare side by side", "optimised, uncounted", "calibration", "as written", "min-max")
+KINDS = (
+    "bare",
+    "bare side by side",
+    "optimised, uncounted",
+    "calibration",
+    "calibration, all counted",
+    "as written",
+    "min-max",
+)
 
 
 def light(name: str) -> Path:
@@ -169,12 +179,12 @@ def run_side_by_side(session: onnxruntime.InferenceSession, data: str, streams: 
         each.join()
 
 
-def calibrated(model: str, data: str, method: str) -> None:
+def calibrated(model: str, data: str, **options: Any) -> None:
     """Calibration as `orinport quantize` does it."""
     from orinport.model.load import load
     from orinport.precision.calibrate import CalibrationOptions, calibrate
 
-    scales = calibrate(load(model), data, options=CalibrationOptions(method=method))
+    scales = calibrate(load(model), data, options=CalibrationOptions(**options))
     print(len(scales), file=sys.stderr)
 
 
@@ -189,8 +199,12 @@ def child(kind: str, model: str, data: str) -> None:
         uncounted(model, data)
     elif kind == "as written":
         as_written(model, data)
+    elif kind == "min-max":
+        calibrated(model, data, method="min-max")
+    elif kind == "calibration, all counted":
+        calibrated(model, data, counted=0)
     else:
-        calibrated(model, data, "min-max" if kind == "min-max" else "percentile")
+        calibrated(model, data)
     wall = time.perf_counter() - started
     use = resource.getrusage(resource.RUSAGE_SELF)
     # ru_maxrss would begin with what the process that started this one held.

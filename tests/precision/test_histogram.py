@@ -118,6 +118,10 @@ def test_state_comes_back(tmp_path: Path) -> None:
     assert read_state(tmp_path / "none", "signature") is None
     with pytest.raises(OrinportError, match="another network"):
         read_state(tmp_path / "s", "other")
+    for wrong in (-1.0, float("nan")):
+        write_state(tmp_path / "w", "signature", State({}, {}, ((1.0, wrong),)))
+        with pytest.raises(OrinportError, match="is not the state"):
+            read_state(tmp_path / "w", "signature")
     (tmp_path / "s").write_bytes(b"PK\x03\x04 nothing")
     with pytest.raises(OrinportError, match="is not the state"):
         read_state(tmp_path / "s", "signature")

@@ -83,6 +83,8 @@ def read_state(path: Path | None, signature: str) -> State | None:
                 )
             whole, extremes, counts = file["whole"], file["extremes"], file["counts"]
             thresholds, tailed, tails = file["thresholds"], file["tailed"], iter(file["tails"])
+            if not (np.isfinite(thresholds).all() and (thresholds >= 0).all()):
+                raise ValueError(thresholds)
             histograms = {
                 name: Histogram(
                     int(w[0]),
