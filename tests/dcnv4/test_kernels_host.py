@@ -324,6 +324,48 @@ TILES = (
 )
 
 
+@pytest.mark.parametrize("c", [*TILES, *(CONFIGURATIONS[i] for i in (3, 8, 23))], ids=str)
+@pytest.mark.parametrize("group_channels", [16, 32, 64])
+def test_numbers_that_are_not_finite_stay_where_they_are_sampled(library, c, group_channels):
+    """At the borders and in halos; offsets are not finite here and there. No sample is at a whole number."""
+    geometry = Geometry(64 // group_channels, group_channels)
+    value, vectors, _ = draw(geometry, (1, 19, 21), F16, F16, 13)
+    rng = np.random.default_rng(13)
+    where = rng.random(value.shape[:3]) < 0.02
+    where[:, [0, -1]] |= rng.random((1, 2, 21)) < 0.2
+    value[where] = rng.choice([np.nan, np.inf, -np.inf], (int(where.sum()), 1))
+    slices = vectors[..., : geometry.used_width].reshape(1, 19, 21, geometry.group, 27)
+    slices[..., :18] = (2 * rng.integers(-12, 12, slices[..., :18].shape) + 1) / 8
+    slices[..., :18][rng.random(slices[..., :18].shape) < 0.05] = rng.choice([np.nan, np.inf, -np.inf])
+    vectors[..., : geometry.used_width] = slices.reshape(1, 19, 21, -1)
+    output = compute(library, geometry, value, vectors, None, F16, F16, c)
+    expected = reference(value, vectors, **keywords(geometry))
+    finite = np.isfinite(expected)
+    assert 0.1 < finite.mean() < 0.9
+    assert (np.isfinite(output) == finite).all()
+    assert error(output[finite], expected[finite]) < 3e-4
+
+
+@pytest.mark.parametrize("c", [CONFIGURATIONS[i] for i in (3, 8, 15, 23)], ids=str)
+@pytest.mark.parametrize("case", ["a sample at -1", "a mask"])
+def test_numbers_that_are_not_finite_and_differ_from_the_reference(library, c, case):
+    """The two cases that docs/dcnv4-kernels.md names."""
+    geometry = Geometry(4, 16)
+    value, vectors, _ = draw(geometry, (1, 12, 12), F16, F16, 14)
+    slices = vectors[..., : geometry.used_width].reshape(1, 12, 12, 4, 27)
+    if case == "a sample at -1":
+        slices[0, 5, 4, :, :18] = 0
+        slices[0, 5, 4, :, 0:18:2] = -1 - (4 - 1 + np.arange(9) // 3)
+        value[0, :, 0] = np.nan
+    else:
+        slices[0, 5, 4, :, 0] = 100
+        slices[0, 5, 4, :, 18] = np.nan
+    vectors[..., : geometry.used_width] = slices.reshape(1, 12, 12, -1)
+    output = compute(library, geometry, value, vectors, None, F16, F16, c)
+    assert np.isnan(output[0, 5, 4]).all()
+    assert np.isfinite(reference(value, vectors, **keywords(geometry))[0, 5, 4]).all()
+
+
 @pytest.mark.parametrize("c", TILES, ids=str)
 @pytest.mark.parametrize("group_channels", [16, 32, 64])
 @pytest.mark.parametrize("scale", [0.0, 1.0, 2.5])

@@ -18,7 +18,7 @@
 //   Functions are reentrant. Limits come from device_limits, once a device.
 // - FlashDeformAttn: attention_launch in attention.cuh.
 //
-// NVRTC compiles forward.cuh, attention.cuh and backward.cuh alone; plan.py chooses there.
+// NVRTC compiles forward.cuh, attention.cuh and backward.cuh alone; cuda_plan.py chooses there.
 #pragma once
 
 #include "attention.cuh"

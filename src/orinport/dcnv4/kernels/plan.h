@@ -1,5 +1,5 @@
 // How a launch divides the work: which configurations exist, which of them can compute a problem, and the numbers that
-// the kernels need. Host code only; plan.py says the same in Python, and a test compares both.
+// the kernels need. Host code only; cuda_plan.py says the same in Python, and a test compares both.
 #pragma once
 
 #include <algorithm>

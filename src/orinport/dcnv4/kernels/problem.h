@@ -1,4 +1,4 @@
-// What a kernel is told: plain structs, the same on the host, on the device and in Python (cuda_abi.py mirrors them).
+// What a kernel is told: plain structs, the same on the host, on the device and in Python (cuda_plan.py mirrors them).
 // No header is included, so that NVRTC compiles this without a toolkit.
 #pragma once
 
