@@ -311,7 +311,7 @@ struct slot *tap_open(int64_t count)
 void tap_drain(struct slot *slot, int64_t *whole, double *extremes, int64_t *counts)
 {
     int64_t *rectified = counts + BINS, *tail = counts + 2 * BINS, *rectified_tail = counts + 3 * BINS;
-    int64_t below = slot->beneath_counted, below_tail = 0;
+    int64_t below = slot->beneath_counted, below_tail = slot->beneath - slot->beneath_counted;
     whole[1] = slot->part[0].exponent;
     for (int b = 0; b < BINS; b++) {
         rectified[b] = slot->part[0].counts[b];
