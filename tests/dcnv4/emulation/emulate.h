@@ -80,6 +80,20 @@ T atomicAdd(T* to, T number) {
 inline long long __double2ll_rn(double number) { return std::llrint(number); }
 
 namespace emulation {
+/// Global memory that a kernel may read; empty if that is not checked.
+struct Range {
+    const char *begin, *end;
+};
+inline std::vector<Range> readable;
+inline bool read_outside;  // what a kernel reads elsewhere is not read, but noted here
+inline bool may_read(const void* from, size_t bytes) {
+    const char* first = static_cast<const char*>(from);
+    bool inside = readable.empty();
+    for (const Range& range : readable) inside |= first >= range.begin && first + bytes <= range.end;
+    read_outside |= !inside;
+    return inside;
+}
+
 /// Where all threads of a block, or of a warp, wait for each other.
 struct Meeting {
     unsigned arrived = 0, generation = 0;
@@ -194,7 +208,7 @@ namespace dcnv4 {
 
 using u32 = unsigned int;
 
-alignas(128) inline uint4 shared_memory[232448 / 16];
+alignas(128) inline uint4 shared_memory[232448 / 16 + 1024];  // and a zone behind, which stays as it is
 
 inline float half_low(u32 word) { return static_cast<float>(__builtin_bit_cast(_Float16, static_cast<uint16_t>(word))); }
 inline float half_high(u32 word) { return half_low(word >> 16); }
@@ -220,7 +234,7 @@ inline u32 half2_fma(u32 a, u32 b, u32 c) {
 inline u32 half2_mul(u32 a, u32 b) { return half2_fma(a, b, 0x80008000u); }
 inline void copy_async(void* shared, const void* global, bool valid) {
     if (reinterpret_cast<uintptr_t>(global) % 16) std::abort();
-    if (valid) {
+    if (valid && emulation::may_read(global, 16)) {
         std::memcpy(shared, global, 16);
     } else {
         std::memset(shared, 0, 16);

@@ -164,7 +164,7 @@ template <int BYTES>
 Vector<BYTES> load_global(const char* from) {
     if (reinterpret_cast<uintptr_t>(from) % (BYTES < 16 ? BYTES : 16)) std::abort();  // a GPU would fault
     Vector<BYTES> result{};
-    std::memcpy(&result, from, BYTES);
+    if (emulation::may_read(from, BYTES)) std::memcpy(&result, from, BYTES);
     return result;
 }
 #endif
