@@ -4,7 +4,7 @@ Networks of the packages rapidocr-onnxruntime and nudenet, prepared for the DLA 
 each is emulated on others that calibration has not seen, output by output against FP32, and every INT8 layer is tried
 in FP16. The first of that ranking is then set to FP16 in a run of its own.
 
-    ORINPORT_TEST_MODELS=FOLDER python benchmarks/trained_networks.py [--pictures 4] [--rank-pictures 2] [NAME ...]
+    ORINPORT_TEST_MODELS=FOLDER python benchmarks/trained_networks.py [--pictures 16] [--rank-pictures 2] [NAME ...]
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import orinport
 from orinport.precision.emulate import Arithmetic
 from orinport.precision.sensitivity import output_snr
-from precision.trained import NETWORKS, TARGET, find, rendered, setting
+from precision.trained import NETWORKS, TARGET, find, setting
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NETWORKS))
-    parser.add_argument("--pictures", type=int, default=4)
+    parser.add_argument("--pictures", type=int, default=16)
     parser.add_argument("--rank-pictures", type=int, default=2, help="0 ranks nothing")
     parser.add_argument("--ties", default="all", choices=["all", "except-products", "none"])
     options = parser.parse_args()
@@ -44,8 +44,8 @@ def main() -> None:
         network = find(name)
         with tempfile.TemporaryDirectory() as folder:
             paths = {each: Path(folder) / each for each in ("calibration.npy", "others.npy", "bundle")}
-            np.save(paths["calibration.npy"], rendered(16, network.shape, seed=0))
-            others = rendered(options.pictures, network.shape, seed=99)
+            np.save(paths["calibration.npy"], network.rendered(16, seed=0))
+            others = network.rendered(options.pictures, seed=99)
             np.save(paths["others.npy"], others)
             orinport.prepare(
                 network.path,

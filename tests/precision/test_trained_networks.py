@@ -18,7 +18,7 @@ from orinport.precision.calibrate import CalibrationOptions
 from orinport.precision.emulate import Arithmetic
 from orinport.precision.sensitivity import candidates, output_snr, rank
 from orinport.quantization import write_scales
-from precision.trained import NETWORKS, TARGET, MissingNetworkError, Trained, find, rendered, setting
+from precision.trained import NETWORKS, TARGET, MissingNetworkError, Trained, find, setting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,7 @@ def trained(name: str) -> Trained:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_coverage(name: str, tmp_path: Path) -> None:
     network = trained(name)
-    np.save(tmp_path / "d.npy", rendered(8, network.shape, seed=0))
+    np.save(tmp_path / "d.npy", network.rendered(8, seed=0))
     report = orinport.quantize(network.path, data=tmp_path / "d.npy", shapes=network.shapes, target=TARGET)
     gaps = {row.tensor.name for row in report.coverage.tensors if row.scale is None}
     told = " ".join(f.message for f in report.coverage.findings)
@@ -50,7 +50,7 @@ def test_coverage(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_prepared_bundles(name: str, tmp_path: Path) -> None:
     network = trained(name)
-    np.save(tmp_path / "d.npy", rendered(4, network.shape, seed=0))
+    np.save(tmp_path / "d.npy", network.rendered(4, seed=0))
     report = orinport.prepare(
         network.path, precision="int8", data=tmp_path / "d.npy", shapes=network.shapes, output=tmp_path / "b"
     )
@@ -70,7 +70,7 @@ def test_int8_keeps_the_answer(method: str, least: float, tmp_path: Path) -> Non
     `least` is a signal-to-noise ratio in dB.
     """
     network = trained("pp-ocr detection")
-    np.save(tmp_path / "d.npy", rendered(8, network.shape, seed=0))
+    np.save(tmp_path / "d.npy", network.rendered(8, seed=0))
     options = CalibrationOptions(method=method)
     report = orinport.quantize(
         network.path, data=tmp_path / "d.npy", shapes=network.shapes, calibration=options, ties="except-products"
@@ -79,7 +79,7 @@ def test_int8_keeps_the_answer(method: str, least: float, tmp_path: Path) -> Non
     exact = onnxruntime.InferenceSession(network.path, providers=["CPUExecutionProvider"])
     ours = onnxruntime.InferenceSession(tmp_path / "q.onnx", providers=["CPUExecutionProvider"])
     noise = signal = 0.0
-    for each in rendered(4, network.shape, seed=99):
+    for each in network.rendered(4, seed=99):
         want, have = (session.run(None, {network.given: each[None]})[0] for session in (exact, ours))
         signal += float((want**2).sum())
         noise += float(((want - have) ** 2).sum())
@@ -89,17 +89,15 @@ def test_int8_keeps_the_answer(method: str, least: float, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "method", "least"), [("pp-ocr detection", "mse", 8.0), ("pp-ocr recognition", "percentile", 6.0)]
-)
-def test_emulated_as_the_dla_computes_it(name: str, method: str, least: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "least"), [("pp-ocr detection", 11.0), ("pp-ocr recognition", 7.0)])
+def test_emulated_as_the_dla_computes_it(name: str, least: float, tmp_path: Path) -> None:
     """Every output against FP32 on pictures that calibration has not seen; `least` is an SNR in dB.
 
-    Detection has 10.5 dB by `mse`, 8.6 by `min-max` and 7.1 by `percentile`, which cuts off what it needs.
+    Of single pictures it varies by more than ten dB, so eight are taken.
     """
     network = trained(name)
-    np.save(tmp_path / "d.npy", rendered(16, network.shape, seed=0))
-    np.save(tmp_path / "o.npy", rendered(2, network.shape, seed=99))
+    np.save(tmp_path / "d.npy", network.rendered(16, seed=0))
+    np.save(tmp_path / "o.npy", network.rendered(8, seed=99))
     orinport.prepare(
         network.path,
         precision="int8",
@@ -107,7 +105,6 @@ def test_emulated_as_the_dla_computes_it(name: str, method: str, least: float, t
         shapes=network.shapes,
         target=TARGET,
         ties="except-products",
-        calibration=CalibrationOptions(method=method),
         output=tmp_path / "b",
     )
     given = {"data": tmp_path / "o.npy", "target": TARGET, "ties": "except-products"}
@@ -119,7 +116,7 @@ def test_emulated_as_the_dla_computes_it(name: str, method: str, least: float, t
         assert row.snr_db > least, f"{row.name}: {row.snr_db:.1f} dB"
         assert not row.broken
     assert report.int8 > 100
-    improves(tmp_path, rendered(1, network.shape, seed=99))
+    improves(tmp_path, network.rendered(1, seed=99))
 
 
 def improves(folder: Path, pictures: np.ndarray) -> None:

@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from orinport.precision.emulate import Arithmetic
     from orinport.precision.scales import Scales
 
+_PP_OCR = "rapidocr_onnxruntime/models/ch_"
 NETWORKS = {
     "nudenet": ("nudenet/320n.onnx", (1, 3, 320, 320)),
-    "pp-ocr detection": ("rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx", (1, 3, 320, 320)),
-    "pp-ocr recognition": ("rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx", (1, 3, 48, 320)),
+    "pp-ocr detection": (f"{_PP_OCR}PP-OCRv4_det_infer.onnx", (1, 3, 320, 320)),
+    "pp-ocr recognition": (f"{_PP_OCR}PP-OCRv4_rec_infer.onnx", (1, 3, 48, 320)),
+    "pp-ocr classification": (f"{_PP_OCR}ppocr_mobile_v2.0_cls_infer.onnx", (1, 3, 48, 192)),
 }
 TARGET = "orin-agx-64gb/jp6.2"
 
@@ -47,6 +49,42 @@ class Trained:
         """As the commands spell it."""
         return f"{self.given}:{'x'.join(map(str, self.shape))}"
 
+    def normalised(self, pixels: np.ndarray) -> np.ndarray:
+        """RGB of 0 to 255 (N, H, W, 3) as the package gives it to the network (N, 3, H, W).
+
+        nudenet: RGB, 0 ... 1. PP-OCR: BGR, -1 ... 1, for classification turned by 180 degrees every other time.
+        """
+        planes = np.ascontiguousarray(pixels.transpose(0, 3, 1, 2), np.float32)
+        if self.path.parent.name == "nudenet":
+            return planes / 255
+        if "cls" in self.path.name:
+            planes[1::2] = planes[1::2, :, ::-1, ::-1]
+        return np.ascontiguousarray(planes[:, ::-1]) / 127.5 - 1
+
+    def rendered(self, count: int, seed: int) -> np.ndarray:
+        """Pictures of text over gradients, (N, 3, H, W), as the network takes them. Needs Pillow."""
+        return self.normalised(rendered(count, self.shape, seed))
+
+    def crops(self, files: Sequence[Path], count: int, seed: int) -> np.ndarray:
+        """Random crops of pictures, each file in turn, (N, 3, H, W), as the network takes them. Needs Pillow.
+
+        A crop has the network's proportions and half to all of the size that fits.
+        """
+        from PIL import Image
+
+        rng = np.random.default_rng(seed)
+        _, _, height, width = self.shape
+        made = []
+        for number in range(count):
+            with Image.open(files[number % len(files)]) as file:
+                picture = file.convert("RGB")
+            scale = min(picture.width / width, picture.height / height) * rng.uniform(0.5, 1)
+            size = max(1, int(width * scale)), max(1, int(height * scale))
+            left, top = (int(rng.integers(0, most - side + 1)) for most, side in zip(picture.size, size, strict=True))
+            cut = picture.resize((width, height), box=(left, top, left + size[0], top + size[1]))
+            made.append(np.asarray(cut))
+        return self.normalised(np.stack(made))
+
 
 def find(name: str) -> Trained:
     """Raises MissingNetworkError if it is not installed."""
@@ -63,7 +101,7 @@ def find(name: str) -> Trained:
 
 
 def rendered(count: int, shape: Sequence[int], seed: int) -> np.ndarray:
-    """Pictures of text over gradients, normalised as both packages do, to -1 ... 1. Needs Pillow."""
+    """Pictures of text over gradients for an input of `shape`: RGB of 0 to 255, (N, H, W, 3). Needs Pillow."""
     from PIL import Image, ImageDraw, ImageFont
 
     rng = np.random.default_rng(seed)
@@ -77,7 +115,7 @@ def rendered(count: int, shape: Sequence[int], seed: int) -> np.ndarray:
             text = "".join(chr(each) for each in rng.integers(65, 91, 12))
             place = (int(rng.integers(0, width // 3)), int(rng.integers(0, max(1, height - 40))))
             draw.text(place, text, fill=tuple(map(int, rng.integers(0, 256, 3))), font=ImageFont.load_default(28))
-        made.append(np.asarray(picture, np.float32).transpose(2, 0, 1) / 127.5 - 1)
+        made.append(np.asarray(picture))
     return np.stack(made)
 
 
