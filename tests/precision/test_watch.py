@@ -17,7 +17,8 @@ from orinport.precision import calibrate as room
 from orinport.precision import histogram as histograms
 from orinport.precision.calibrate import CalibrationOptions, collect, watched
 from orinport.precision.histogram import Histogram
-from orinport.precision.plan import Watched, plan_of
+from orinport.precision.plan import Plan, Watched, plan_of
+from orinport.precision.tap import tapping
 from orinport.precision.watch import loops
 
 if TYPE_CHECKING:
@@ -141,6 +142,18 @@ def test_what_follows_is_what_the_runtime_gives(tmp_path: Path, elements: int) -
         for name, array in zip(names, session.run(names, {"x": sample[None]}), strict=True):
             wanted[name].add(array, sample=number, limit=elements)
     assert {name: told(found[name]) for name in names} == {name: told(each) for name, each in wanted.items()}
+
+
+@pytest.mark.parametrize(
+    ("tensors", "largest", "streams", "inside"),
+    [(10, 1 << 20, 8, 8), (10, 16 << 20, 2, 32), (1000, 1 << 20, 2, 32), (4000, 1 << 20, 1, 64), (3000, 0, 1, 64)],
+)
+def test_counters_are_part_of_the_memory_of_a_stream(tensors: int, largest: int, streams: int, inside: int) -> None:
+    """128 KiB a tensor, and eight times the largest tensor, in 384 MiB."""
+    plan = Plan((), (tuple(map(str, range(tensors))),), 1, 1).streaming(largest, megabytes=384, threads=64)
+    assert (plan.streams, plan.threads) == (streams, inside)
+    functions = tapping()
+    assert functions is None or 2**17 <= functions.size < 2**17 + 100
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from orinport.precision.histogram import BINS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -27,6 +29,8 @@ _STREAMS = 8
 """Samples side by side at most: Python has to hand out each of them."""
 _HELD = 8
 """Tensors as large as the largest that a stream is taken to hold at once."""
+_COUNTERS = 4 * 4 * BINS
+"""Bytes that a stream counts a tensor in: blocks and tails, of both signs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +65,11 @@ class Plan:
         return tuple(dict.fromkeys([*map(Watched, self.roots), *(tensor for _, tensor in self.sources)]))
 
     def streaming(self, largest: int, *, megabytes: int, threads: int) -> Plan:
-        """The same where tensors are counted when they are made, and then freed: one run, as many streams as fit."""
-        room = (megabytes << 20) // max(1, _HELD * largest)
+        """The same where tensors are counted when they are made, and then freed: one run, as many streams as fit.
+
+        `largest`: bytes of the largest tensor.
+        """
+        room = (megabytes << 20) // max(1, _HELD * largest + _COUNTERS * len(self.roots))
         streams = max(1, min(threads, room, _STREAMS))
         return replace(self, groups=(self.roots,), streams=streams, threads=max(1, threads // streams))
 
