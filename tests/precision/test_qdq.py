@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from orinport.model.model import Model
     from orinport.precision.scales import Scales
     from orinport.quantization import QuantizeReport
+    from orinport.rules.finding import Finding
 
 X = {"x": (1, 4, 8, 8)}
 S = float(np.float32(0.02))
@@ -141,6 +142,71 @@ def test_q3_weight_scales_are_compared_relatively(factor: float, told: bool) -> 
     assert bool(found) is told
     if told:
         assert found[0].value == pytest.approx(factor, rel=0.02) or found[0].value > 1.04
+
+
+_NO_ZERO = np.int8(0)
+
+
+def weights_before_a_pair(scale: np.ndarray, floats: np.ndarray, zero: np.generic = _NO_ZERO) -> list[Finding]:
+    """Findings on weights of two output channels, in floats before a pair."""
+    q = QuantisedNetwork()
+    q.constants["w"] = floats.astype(np.float32)
+    zeros = np.full(scale.shape, zero)
+    q.op("Conv", ["x", q.pair("w", scale, zero=zeros, axis=0, output="weights")], "y")
+    return [each for each in strip(q.model({"x": (1, 2, 8, 8)}, ["y"]))[1].findings if each.code == "Q004"]
+
+
+TWO = np.array([[0.3, -0.4], [0.02, 0.005]]).reshape(2, 2, 1, 1)
+
+
+@pytest.mark.filterwarnings("error")
+def test_q3_scales_far_too_small_saturate_weights() -> None:
+    """The clipped weights fit the scale again, so the floats before are what counts."""
+    found = weights_before_a_pair(np.array([0.4, 0.02]) / 127 / 100, TWO)
+    assert len(found) == 1
+    assert "4 of 4 elements of 'weights' (the largest, -0.4, becomes -0.00403) saturate" in found[0].message
+
+
+@pytest.mark.filterwarnings("error")
+def test_q3_one_channel_that_saturates_is_told() -> None:
+    found = weights_before_a_pair(np.array([0.4, 0.02 / 2]) / 127, TWO)
+    assert len(found) == 1
+    assert "1 of 4 elements of 'weights' (the largest, 0.02, becomes 0.01) saturate" in found[0].message
+
+
+@pytest.mark.parametrize("factor", [4.5, 100.0, 1000.0])
+@pytest.mark.filterwarnings("error")
+def test_q3_scales_far_too_large_make_weights_zero(factor: float) -> None:
+    """From 254 on nothing is left, and nothing that could be compared with the scale."""
+    scale = np.array([0.4, 0.02]) / 127 * factor
+    found = weights_before_a_pair(scale, TWO)
+    assert len(found) == 1
+    zeros = int((np.rint(TWO / scale.reshape(2, 1, 1, 1)) == 0).sum())
+    assert f"up to {factor:.3g} times too large for them: {zeros} of 4 elements of 'weights'" in found[0].message
+    assert found[0].value == pytest.approx(factor, rel=1e-6)
+
+
+@pytest.mark.parametrize("scale", [np.array([0.4, 0.02]) / 127, np.array([0.4, 0.02]) / 128])
+def test_q3_both_conventions_of_a_scale_fit(scale: np.ndarray) -> None:
+    assert not weights_before_a_pair(scale, TWO)
+
+
+def test_q3_unsigned_weights_saturate_by_their_zero_point() -> None:
+    scale = np.array([0.4, 0.02]) / 127
+    assert not weights_before_a_pair(scale, TWO, np.uint8(128))
+    found = weights_before_a_pair(scale, TWO, np.uint8(255))
+    assert "3 of 4 elements of 'weights' (the largest, 0.3, becomes 0) saturate" in found[0].message
+
+
+@pytest.mark.parametrize("scale", [np.nan, -0.5, 0.0, np.inf])
+@pytest.mark.filterwarnings("error")
+def test_q7_scales_that_are_none_before_floats_give_one_finding(scale: float) -> None:
+    q = QuantisedNetwork()
+    q.constants["w"] = TWO.astype(np.float32) * np.array([1, 0]).reshape(1, 2, 1, 1).astype(np.float32)
+    q.op("Conv", ["x", q.pair("w", np.array([0.3 / 127, scale]), zero=np.zeros(2, np.int8), axis=0)], "y")
+    _, scales = strip(q.model({"x": (1, 2, 8, 8)}, ["y"]))
+    assert [each.code for each in scales.findings if each.code == "Q003"] == ["Q003"]
+    assert not [each for each in scales.findings if "saturate" in each.message]
 
 
 def test_q4_deconvolution_and_gemm_have_their_channels_on_other_axes() -> None:

@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orinport.model.layer import Layer
+    from orinport.precision.weight_steps import LostWeights
     from orinport.targets.target import RuleRow
 
 __all__ = [
     "absurd_range",
+    "coarse_weights",
     "conflicting_scales",
     "constant_activation",
     "costly_products",
@@ -27,6 +29,7 @@ __all__ = [
     "missing_scale",
     "nonfinite_activation",
     "repeated_entry",
+    "saturated_weights",
     "tied_ranges",
     "unknown_tensor",
     "unwritable_name",
@@ -139,6 +142,44 @@ def weight_scales(names: Sequence[str], largest: float) -> Finding:
         value=largest,
         limit=1,
         source="NVIDIA/Deep-Learning-Accelerator-SW, qdq-translator",
+    )
+
+
+def saturated_weights(weights: Sequence[LostWeights]) -> Finding:
+    """Weights that are beyond what their scales can hold."""
+    order = sorted(weights, key=lambda each: -abs(each.largest) / max(abs(each.kept), 1e-300))
+    told = [
+        f"{each.lost} of {count(each.elements, 'element')} of {each.name!r}"
+        f" (the largest, {each.largest:.3g}, becomes {each.kept:.3g})"
+        for each in order
+    ]
+    return _finding(
+        "Q004",
+        f"The scales of weights are too small for them: {some(told)} saturate, in the given network and in this one.",
+        "Quantise the weights again, by output channel with their largest magnitude.",
+        value=sum(each.lost for each in weights),
+        limit=0,
+        source="the given network",
+    )
+
+
+def coarse_weights(weights: Sequence[LostWeights]) -> Finding:
+    """Weights whose steps are too large to tell them apart."""
+    order = sorted(weights, key=lambda each: -each.kept / each.largest)
+    told = [
+        f"{each.lost} of {count(each.elements, 'element')} of {each.name!r}"
+        f" (steps of {each.kept:.3g} where the largest magnitude is {each.largest:.3g})"
+        for each in order
+    ]
+    factor = 127 * order[0].kept / order[0].largest
+    return _finding(
+        "Q004",
+        f"The scales of weights are up to {factor:.3g} times too large for them: {some(told)} become zero, in the given"
+        " network and in this one.",
+        "Quantise the weights again, by output channel with their largest magnitude.",
+        value=factor,
+        limit=1,
+        source="the given network",
     )
 
 

@@ -23,13 +23,16 @@ from orinport.model.load import load
 from orinport.model.model import display_name
 from orinport.model.save import copy_model
 from orinport.precision.findings import (
+    coarse_weights,
     conflicting_scales,
     integer_edge,
     invalid_scale,
     invalid_weight_scale,
+    saturated_weights,
     weight_scales,
 )
 from orinport.precision.scales import LEVELS, Origin, Scale, Scales, is_valid
+from orinport.precision.weight_steps import LostWeights, coarse, saturated
 from orinport.precision.zero_points import INTEGER_MOVERS, bounds_of, is_symmetric, on_target
 from orinport.rewrites.builder import Names
 
@@ -92,6 +95,8 @@ class _Stripper:
         self.found: dict[ir.Value, list[float]] = {}
         self.findings: list[Finding] = []
         self._off_weights: dict[str, float] = {}
+        self._saturated: list[LostWeights] = []
+        self._coarse: list[LostWeights] = []
         self._weights: dict[str, NDArray[np.float32]] = {}
         self._integer_outputs = {value.name for value in self.graph.outputs if value.dtype in _INTEGERS}
 
@@ -109,6 +114,10 @@ class _Stripper:
             if _is(node, "QuantizeLinear"):
                 self._bypass(node, node.inputs[0])
         self._float_types()
+        if self._saturated:
+            self.findings.append(saturated_weights(self._saturated))
+        if self._coarse:
+            self.findings.append(coarse_weights(self._coarse))
         if self._off_weights:
             self.findings.append(weight_scales(list(self._off_weights), max(self._off_weights.values())))
 
@@ -147,11 +156,8 @@ class _Stripper:
         zero = self._parameter(node, 2)
         integers = self.model.constant(source, limit=None)
         if integers is None:
-            maker = source.producer()
-            if maker is None or not _is(maker, "QuantizeLinear"):
-                return None
-            floats = self.model.constant(maker.inputs[0], limit=None)
-            if floats is None:
+            maker, floats = self._before(node)
+            if maker is None or floats is None:
                 return None
             integers = _quantised(floats, self._parameter(maker, 1), self._parameter(maker, 2), _axis(maker), maker)
         if scale is None:
@@ -160,8 +166,18 @@ class _Stripper:
         offset = (
             0.0 if zero is None else zero.astype(np.float64).reshape(_along(integers.shape, zero, _axis(node), node))
         )
-        result: NDArray[np.float64] = (integers.astype(np.float64) - offset) * scale.astype(np.float64).reshape(shape)
+        with np.errstate(over="ignore", invalid="ignore"):  # zeros of an infinite scale, which is told
+            result: NDArray[np.float64] = (integers.astype(np.float64) - offset) * scale.astype(np.float64).reshape(
+                shape
+            )
         return result
+
+    def _before(self, node: ir.Node) -> tuple[ir.Node | None, NDArray[np.generic] | None]:
+        """The QuantizeLinear right before a DequantizeLinear, and what it quantises if that is constant."""
+        maker = None if node.inputs[0] is None else node.inputs[0].producer()
+        if maker is None or not _is(maker, "QuantizeLinear"):
+            return None, None
+        return maker, self.model.constant(maker.inputs[0], limit=None)
 
     def _bake(self, node: ir.Node) -> None:
         """Put the dequantised weights in the place of a DequantizeLinear."""
@@ -172,7 +188,9 @@ class _Stripper:
         with np.errstate(over="ignore", invalid="ignore"):
             array = values.astype(dtype.numpy())
             self._tell_invalid(node)
-            self._compare(node, array)
+            maker, floats = self._before(node)
+            if maker is None or floats is None or not self._tell_lost(maker, floats, output.name or ""):
+                self._compare(node, array)
         name = self.names.unique(f"{output.name}_weights")
         made = ir.Value(
             name=name, shape=ir.Shape(array.shape), type=ir.TensorType(dtype), const_value=ir.tensor(array, name=name)
@@ -211,6 +229,25 @@ class _Stripper:
         offset = 0.0 if zero is None else zero.astype(np.float64).reshape(_along(integers.shape, zero, axis, node))
         where = unscaled.reshape(_along(integers.shape, unscaled, axis, node))
         return not ((integers.astype(np.float64) - offset != 0) & where).any()
+
+    def _tell_lost(self, quantizer: ir.Node, floats: NDArray[np.generic], name: str) -> bool:
+        """Remember weights that saturate, or whose steps are far too large; True if they do or are."""
+        scale, zero, held = self._parameter(quantizer, 1), self._parameter(quantizer, 2), _integers_of(quantizer)
+        if scale is None or held not in _INTEGERS or not floats.size:
+            return False
+        axis, values = _axis(quantizer), floats.astype(np.float64)
+        steps = scale.astype(np.float64).reshape(_along(values.shape, scale, axis, quantizer))
+        steps = np.where(np.isfinite(steps) & (steps > 0), steps, np.nan)  # what is none is told by itself
+        offset = np.zeros(()) if zero is None else zero.reshape(_along(values.shape, zero, axis, quantizer))
+        lowest = 0 if held == ir.DataType.UINT8 else -128
+        cut = saturated(name, values, steps, (lowest - offset.astype(np.float64)) * steps)
+        if cut is not None:
+            self._saturated.append(cut)
+            return True
+        wide = coarse(name, values, steps)
+        if wide is not None:
+            self._coarse.append(wide)
+        return wide is not None
 
     def _compare(self, node: ir.Node, array: NDArray[np.float32]) -> None:
         """Remember weights whose scales are not max |w| / 127 of each output channel."""
@@ -440,9 +477,9 @@ def _quantised(
             "Quantise weights as INT8.",
         )
     bounds = np.iinfo(dtype)
-    steps = np.rint(
-        floats.astype(np.float32) / scale.astype(np.float32).reshape(_along(floats.shape, scale, axis, node))
-    )
+    along = scale.astype(np.float32).reshape(_along(floats.shape, scale, axis, node))
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # scales that are none are told
+        steps = np.rint(floats.astype(np.float32) / along)
     offset = 0 if zero is None else zero.astype(np.float64).reshape(_along(floats.shape, zero, axis, node))
     result: NDArray[np.float64] = np.clip(steps.astype(np.float64) + offset, bounds.min, bounds.max)
     return result
