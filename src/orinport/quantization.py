@@ -20,7 +20,7 @@ from orinport.precision.cache import (
 )
 from orinport.precision.calibrate import CalibrationOptions, calibrate, input_specs
 from orinport.precision.complete import complete, constant_scales
-from orinport.precision.coverage import Coverage, check_scales, coverage
+from orinport.precision.coverage import Coverage, check_ranges, check_scales, coverage
 from orinport.precision.explicit import insert_qdq
 from orinport.precision.findings import unwritable_name
 from orinport.precision.fuse import mark_fused
@@ -189,7 +189,11 @@ def finish(scales: Scales, model: Model, report: CheckReport, options: Int8Optio
     layers = tuple(row.layer for row in report.layers)
     regions = _regions(report)
     outputs = {tensor.name for tensor in model.outputs}
-    noticed = check_scales(scales, layers) if options.scales is not None else ()
+    noticed: tuple[Finding, ...] = ()
+    if options.scales is not None:
+        noticed = check_scales(scales, layers)
+    elif options.found is not None:
+        noticed = check_ranges(scales, layers)
     full = complete(scales.merged(constant_scales(model, layers), noticed), layers, outputs)
     running = [layer for region in regions for layer in region]
     marked = mark_fused(full, running, outputs, report.target)

@@ -298,6 +298,16 @@ def test_q7_scales_that_are_none_are_told(scale: float) -> None:
     assert [f.code for f in scales.findings] == ["Q003"]
 
 
+@pytest.mark.parametrize("scale", [1e-42, 1e4])
+@pytest.mark.filterwarnings("error")
+def test_q7_ranges_that_make_no_sense_are_told_as_those_of_a_cache(scale: float) -> None:
+    q = QuantisedNetwork()
+    q.pair(q.conv(q.pair("x", scale), "c"), 0.1, output="y")
+    found = [each for each in translate(q.model(X, ["y"])).findings if each.code == "Q007"]
+    assert len(found) == 1
+    assert "'x'" in found[0].message
+
+
 def weights_only(scale: list[float], integers: np.ndarray) -> onnx.ModelProto:
     q = QuantisedNetwork()
     q.constants.update(w=integers.astype(np.int8), s=np.array(scale, np.float32))

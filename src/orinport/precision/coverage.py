@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from orinport.model.layer import Layer, Tensor
     from orinport.rules.finding import Finding
 
-__all__ = ["Coverage", "TensorScale", "check_scales", "coverage"]
+__all__ = ["Coverage", "TensorScale", "check_ranges", "check_scales", "coverage"]
 
 _HUGE = 65504.0
 _TINY = 1e-7
@@ -87,7 +87,12 @@ def check_scales(scales: Scales, layers: Sequence[Layer]) -> tuple[Finding, ...]
     """What speaks against scales from a file: names that the network does not have, ranges that make no sense."""
     known = {tensor.name for layer in layers for tensor in (*layer.inputs, *layer.outputs)}
     unknown = [name for name in scales.tensors if name not in known]
-    findings = [unknown_tensor(unknown)] if unknown else []
+    return (*([unknown_tensor(unknown)] if unknown else []), *check_ranges(scales, layers))
+
+
+def check_ranges(scales: Scales, layers: Sequence[Layer]) -> tuple[Finding, ...]:
+    """Ranges that make no sense, wherever the scales come from."""
+    findings: list[Finding] = []
     running = [layer for layer in layers if layer.inputs]
     for name in dict.fromkeys(t.name for each in running for t in (*each.runtime_inputs, *each.outputs)):
         scale = scales.get(name)

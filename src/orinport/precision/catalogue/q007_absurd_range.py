@@ -1,8 +1,8 @@
 """A range makes no sense.
 
 ## What it checks
-Ranges in a file that exceed what FP16 can hold or vanish in it, and ranges that differ ten thousandfold across a layer
-that only hands values on.
+Ranges in a file or of Q/DQ layers that exceed what FP16 can hold or vanish in it, and ranges that differ ten
+thousandfold across a layer that only hands values on.
 
 ## Why it matters
 One wrong digit in a cache shows only as a loss of accuracy on the board.
