@@ -19,7 +19,7 @@ from orinport.precision.cache import (
     scales_json,
 )
 from orinport.precision.calibrate import CalibrationOptions, calibrate, input_specs
-from orinport.precision.complete import complete, constant_scales
+from orinport.precision.complete import complete, constant_scales, cut_constants
 from orinport.precision.coverage import Coverage, check_ranges, check_scales, coverage
 from orinport.precision.explicit import insert_qdq
 from orinport.precision.findings import unwritable_name
@@ -197,7 +197,7 @@ def finish(scales: Scales, model: Model, report: CheckReport, options: Int8Optio
     full = complete(scales.merged(constant_scales(model, layers), noticed), layers, outputs)
     running = [layer for region in regions for layer in region]
     marked = mark_fused(full, running, outputs, report.target)
-    tied = tie(marked, running, report.target, options.ties)
+    tied = cut_constants(tie(marked, running, report.target, options.ties), layers)
     if not report.target.stack.strongly_typed:
         tied = _writable(tied)
     return QuantizeReport(model, report.target, tied, coverage(tied, regions), report)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,13 +12,16 @@ from hypothesis import strategies as st
 import orinport
 from builders import light_path, network, node, small_cnn
 from orinport.api import check_model
+from orinport.model.layer import LayerKind
 from orinport.model.load import load
 from orinport.model.lower import lower
 from orinport.precision import findings, pages
-from orinport.precision.complete import complete, constant_scales
+from orinport.precision.cache import parse_json
+from orinport.precision.complete import complete, constant_scales, cut_constants
 from orinport.precision.coverage import check_scales, coverage
 from orinport.precision.scales import Origin, Scale, Scales
 from orinport.precision.ties import Ties, tie, tied_tensors
+from orinport.quantization import Int8Options, finish
 from orinport.rules.pages import SECTIONS
 from orinport.targets.target import Precision
 from values import target
@@ -144,6 +149,44 @@ def test_a_clip_bounds_what_comes_out() -> None:
     assert "y" not in scales
     backward = complete(given_scales(c=0.01), layers_of(proto), {"y"})
     assert backward["x"].value == float(np.float32(0.01))
+
+
+@pytest.mark.parametrize("inputs", [["x", "", "hi"], ["x", "lo", ""]])
+def test_a_clip_with_one_bound_has_scales_throughout(inputs: list[str]) -> None:
+    """TensorRT's parser makes two layers of it, a tensor between them, the largest number as the other bound."""
+    nodes = [node("Clip", inputs, "c"), node("Conv", ["c", "w"], "y")]
+    weights = {"lo": np.float32(-0.5), "hi": np.float32(2), "w": np.ones((4, 4, 3, 3), np.float32)}
+    data = {"x": (1, 4, 8, 8)}
+    given = json.dumps({"tensors": {"x": 0.05, "c": 0.03, "y": 0.2}}).encode()
+    proto = network(nodes, data, ["y"], {name: each for name, each in weights.items() if name in (*inputs, "w")})
+    report = finish(parse_json(given), load(proto), check_model(load(proto), JP60, Precision.INT8), Int8Options())
+    assert report.coverage.complete
+    pair = [layer for layer in layers_of(proto) if layer.kind is LayerKind.ELEMENTWISE]
+    assert [layer["op"] for layer in pair] == ["MAX", "MIN"]
+    assert report.scales[pair[0].outputs[0].name].value == report.scales["c"].value
+    bounds = [tensor.name for layer in pair for tensor in layer.inputs if tensor.constant]
+    own = 0.5 if "lo" in inputs else 2.0
+    assert sorted(report.scales[name].range for name in bounds) == pytest.approx(sorted([own, 0.03 * 127]))
+
+
+@pytest.mark.parametrize(("second", "cut"), [("Min", True), ("Add", False)])
+def test_a_bound_is_cut_to_the_widest_range_it_bounds_unless_it_is_added(second: str, cut: bool) -> None:
+    proto = network(
+        [node("Min", ["x", "hi"], "a"), node(second, ["u", "hi"], "b")],
+        {"x": (1, 4, 8, 8), "u": (1, 4, 8, 8)},
+        ["a", "b"],
+        {"hi": np.full((1, 1, 1, 1), 100, np.float32)},
+    )
+    layers = layers_of(proto)
+    bound = next(tensor.name for tensor in layers[0].inputs if tensor.constant)
+    known = given_scales(a=0.1, b=0.2).merged({bound: Scale.of_range(100.0, Origin.CONSTANT)})
+    assert cut_constants(known, layers)[bound].value == pytest.approx(0.2 if cut else 100 / 127)
+
+
+def test_the_smaller_of_two_tensors_hands_no_scale_back() -> None:
+    data = {"x": (1, 4, 8, 8), "u": (1, 4, 8, 8)}
+    layers = layers_of(network([node("Min", ["x", "u"], "y")], data, ["y"]))
+    assert set(complete(given_scales(y=0.1), layers, {"y"}).tensors) == {"y"}
 
 
 @pytest.mark.parametrize("op_type", ["Sigmoid", "Exp", "Tanh", "Sqrt", "AveragePool"])

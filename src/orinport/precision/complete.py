@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from orinport.model.layer import Layer, Tensor
     from orinport.model.model import Model
 
-__all__ = ["complete", "constant_scales", "hands_back", "is_quantisable", "keeps"]
+__all__ = ["complete", "constant_scales", "cut_constants", "hands_back", "is_quantisable", "keeps"]
 
 _KEEPING = frozenset(
     {
@@ -121,16 +121,15 @@ def keeps(layer: Layer) -> bool:
 
 def _backward(layer: Layer, found: dict[str, Scale], readers: Mapping[str, list[Layer]]) -> None:
     """Inputs whose values come out again, or are cut as the output's quantisation would cut them."""
-    wanted = layer.inputs if layer.kind is LayerKind.CONCATENATION else layer.inputs[:1]
     if not hands_back(layer):
         return
-    for tensor in wanted:
+    for tensor in _handed(layer):
         if tensor.name in found or tensor.constant or not is_quantisable(tensor):
             continue
         behind = [
             (output.name, found[output.name])
             for reader in readers.get(tensor.name, ())
-            if hands_back(reader) and (reader.kind is LayerKind.CONCATENATION or reader.inputs[0] == tensor)
+            if hands_back(reader) and tensor in _handed(reader)
             for output in reader.outputs
             if output.name in found
         ]
@@ -139,8 +138,17 @@ def _backward(layer: Layer, found: dict[str, Scale], readers: Mapping[str, list[
             found[tensor.name] = Scale(widest.value, Origin.KEPT, name)
 
 
+def _handed(layer: Layer) -> Sequence[Tensor]:
+    """The inputs whose values a layer hands on."""
+    if layer.kind is LayerKind.CONCATENATION:
+        return layer.inputs
+    return layer.runtime_inputs if layer.kind is LayerKind.ELEMENTWISE else layer.inputs[:1]
+
+
 def hands_back(layer: Layer) -> bool:
     """True if a value beyond the output's range is of no use to the layer."""
+    if layer.kind is LayerKind.ELEMENTWISE:
+        return _is_bound(layer)
     if layer.kind is LayerKind.CONCATENATION or layer.kind in _KEEPING:
         return layer.kind not in (LayerKind.SLICE, LayerKind.GATHER)
     if layer.kind is LayerKind.POOLING:
@@ -150,6 +158,41 @@ def hands_back(layer: Layer) -> bool:
     if layer.kind is LayerKind.UNARY:
         return bool(layer["op"] in ("ABS", "NEG"))
     return layer.kind is LayerKind.ACTIVATION and layer["type"] in ("RELU", "CLIP")
+
+
+def _is_bound(layer: Layer) -> bool:
+    """True for the larger or the smaller of a tensor and a constant: a Clip, or half of one."""
+    return layer.kind is LayerKind.ELEMENTWISE and layer["op"] in ("MAX", "MIN") and len(layer.runtime_inputs) == 1
+
+
+def cut_constants(scales: Scales, layers: Sequence[Layer]) -> Scales:
+    """`scales` where no bound, a constant that only maxima and minima read, has a wider range than their outputs.
+
+    A bound beyond that range bounds nothing: it is the largest number of the type where a Clip has none. Cut to the
+    range it leaves -127 ... 127 as they are, and both operands have one range.
+    """
+    wanted: dict[str, list[Scale | None]] = {}
+    for layer in layers:
+        for tensor in layer.inputs:
+            if tensor.constant and not layer.folds:
+                wanted.setdefault(tensor.name, []).append(_cut_to(layer, scales))
+    changed = {}
+    for name, cuts in wanted.items():
+        given, known = scales.get(name), [each for each in cuts if each is not None]
+        if given is None or given.origin is not Origin.CONSTANT or len(known) < len(cuts):
+            continue
+        widest = max(known, key=lambda each: each.value)
+        if widest.value < given.value:
+            changed[name] = widest
+    return scales.merged(changed)
+
+
+def _cut_to(layer: Layer, scales: Scales) -> Scale | None:
+    """The scale that a bound needs at most; None if the layer is not bounded, or has no scale that means anything."""
+    given = scales.get(layer.outputs[0].name) if _is_bound(layer) else None
+    if given is None or given.origin in (Origin.FREE, Origin.FUSED):
+        return None
+    return Scale(given.value, Origin.KEPT, layer.outputs[0].name)
 
 
 def constant_scales(model: Model, layers: Sequence[Layer]) -> dict[str, Scale]:
