@@ -309,7 +309,7 @@ def open_samples(
         replace(spec, shape=tuple(moved[spec.name].original_shape)) if spec.name in moved else spec
         for spec in input_specs(model)
     )
-    opened = open_data(DataSpec(data, specs, "" if preprocess is None else str(preprocess)))
+    opened = open_data(DataSpec(data, specs, "" if preprocess is None else str(preprocess), max(0, cases)))
     count = min(len(opened), cases) if cases > 0 else len(opened)
     return _Fed(opened, count, feed or dict), data
 

@@ -381,7 +381,8 @@ def _samples(network: OpenNetwork, options: RunOptions) -> tuple[Sequence[Mappin
     if options.data is None:
         rng = np.random.default_rng(options.seed)
         return [_random(specs, rng) for _ in range(max(1, options.cases))], "random inputs"
-    opened = open_data(DataSpec(options.data, specs, "" if options.preprocess is None else str(options.preprocess)))
+    preprocess = "" if options.preprocess is None else str(options.preprocess)
+    opened = open_data(DataSpec(options.data, specs, preprocess, max(0, options.cases)))
     count = min(len(opened), options.cases) if options.cases > 0 else len(opened)
     return [opened[index] for index in range(count)], options.data
 

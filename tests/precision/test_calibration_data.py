@@ -7,7 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from builders import network, node
+from orinport.emulation import open_samples
 from orinport.errors import OrinportError
+from orinport.model.load import load
+from orinport.precision.calibrate import CalibrationOptions, collect
 from orinport.precision.data import DataSpec, InputSpec, Samples, open_data
 from orinport.precision.preprocess import Preprocessing, read_preprocessing
 
@@ -78,6 +82,36 @@ def test_a_python_function(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("import nothing_like_this\n")
     with pytest.raises(OrinportError, match="fails: ModuleNotFoundError"):
         opened(f"{tmp_path / 'broken.py'}:f")
+
+
+def endless(tmp_path: Path) -> str:
+    """A function that yields without end, and gives up long after the limits of the tests."""
+    path = tmp_path / "endless.py"
+    path.write_text(
+        "import numpy as np\n"
+        "def samples():\n"
+        "    for i in range(100):\n        yield np.full((1, 4, 8, 8), i, np.float32)\n"
+        "    raise RuntimeError('read to the end')\n"
+    )
+    return f"{path}:samples"
+
+
+def test_a_function_is_read_no_further_than_asked(tmp_path: Path) -> None:
+    source = endless(tmp_path)
+    samples = open_data(DataSpec(source, (InputSpec("x", (1, 4, 8, 8), "float32"),), most=8))
+    assert len(samples) == 8
+    assert float(samples[7]["x"].mean()) == 7
+    with pytest.raises(OrinportError, match="read to the end"):
+        open_data(DataSpec(source, (InputSpec("x", (1, 4, 8, 8), "float32"),)))
+
+
+def test_calibration_and_comparison_read_no_further_than_asked(tmp_path: Path) -> None:
+    source = endless(tmp_path)
+    proto = network([node("Relu", ["x"], "y")], {"x": (1, 4, 8, 8)}, ["y"])
+    collected = collect(load(proto), source, options=CalibrationOptions(samples=8, method="min-max"))
+    assert (collected.samples, collected.histograms["x"].high) == (8, 7.0)
+    fed, _ = open_samples(load(proto), data=source, cases=3)
+    assert [float(each["x"].mean()) for each in fed] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

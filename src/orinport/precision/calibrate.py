@@ -213,7 +213,7 @@ def collect(
     chosen = options or CalibrationOptions()
     _require_sane(chosen, feed is not None)
     specs = input_specs(model) if inputs is None else inputs
-    spec = DataSpec(os.fspath(data), specs, "" if preprocess is None else os.fspath(preprocess))
+    spec = DataSpec(os.fspath(data), specs, "" if preprocess is None else os.fspath(preprocess), chosen.samples)
     samples = open_data(spec)
     total = min(len(samples), chosen.samples) if chosen.samples else len(samples)
     names = watched(model)

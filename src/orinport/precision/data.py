@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,8 @@ class DataSpec:
     data: str
     inputs: tuple[InputSpec, ...]
     preprocess: str = ""
+    most: int = 0
+    """Samples that are asked for, 0 for all; a function that yields without end is read no further."""
 
 
 class Samples(ABC):
@@ -125,7 +128,7 @@ def open_data(spec: DataSpec) -> Samples:
     if not path.exists() and ":" in spec.data:
         file, _, function = spec.data.rpartition(":")
         if file.endswith(".py"):
-            return _Loader(spec.inputs, Path(file), function)
+            return _Loader(spec.inputs, Path(file), function, spec.most)
     if not path.exists():
         raise OrinportError(
             f"The data {spec.data!r} does not exist.", "Give a folder, a .npy or .npz file, or FILE.py:FUNCTION."
@@ -301,10 +304,10 @@ class _Loader(Samples):
     """What the user's function gives: a sequence of samples, or anything that can be iterated.
 
     A sample is a mapping from input names to arrays, or the array of the only input. What has no length is
-    iterated once to count it.
+    iterated once to count it, up to `most` samples.
     """
 
-    def __init__(self, inputs: tuple[InputSpec, ...], path: Path, function: str) -> None:
+    def __init__(self, inputs: tuple[InputSpec, ...], path: Path, function: str, most: int = 0) -> None:
         self.inputs = inputs
         self.name = f"{path}:{function}"
         self.function = _load_function(path, function)
@@ -320,7 +323,7 @@ class _Loader(Samples):
         with self._told():
             if hasattr(given, "__getitem__") and hasattr(given, "__len__"):
                 self.sequence = given
-            self.length = len(given) if hasattr(given, "__len__") else sum(1 for _ in given)
+            self.length = len(given) if hasattr(given, "__len__") else sum(1 for _ in islice(given, most or None))
         if not self.length:
             raise OrinportError(f"{self.name} gives no samples.")
         self._iterator: Iterator[Any] = iter(())
