@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ from orinport.emulation import open_samples
 from orinport.errors import OrinportError
 from orinport.model.load import load
 from orinport.precision.calibrate import CalibrationOptions, collect
-from orinport.precision.data import DataSpec, InputSpec, Samples, open_data
+from orinport.precision.data import DataSpec, InputSpec, Samples, _Loader, open_data
 from orinport.precision.preprocess import Preprocessing, read_preprocessing
 
 IMAGE = InputSpec("x", (1, 3, 8, 8), "float32")
@@ -112,6 +114,52 @@ def test_calibration_and_comparison_read_no_further_than_asked(tmp_path: Path) -
     assert (collected.samples, collected.histograms["x"].high) == (8, 7.0)
     fed, _ = open_samples(load(proto), data=source, cases=3)
     assert [float(each["x"].mean()) for each in fed] == [0, 1, 2]
+
+
+def test_what_a_function_prints_goes_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "loader.py"
+    path.write_text(
+        "import numpy as np\nprint('module')\n"
+        "class Listed:\n"
+        "    def __len__(self):\n        return 2\n"
+        "    def __getitem__(self, index):\n        print('item')\n        return np.zeros((3, 8, 8))\n"
+        "def listed():\n    print('function')\n    return Listed()\n"
+        "def streamed():\n    for _ in range(2):\n        print('streamed')\n        yield np.zeros((3, 8, 8))\n"
+    )
+    for name, printed in [("listed", "module function item item"), ("streamed", "module" + " streamed" * 4)]:
+        samples = opened(f"{path}:{name}")
+        assert [samples[i]["x"].shape for i in range(2)] == [(1, 3, 8, 8)] * 2
+        assert sys.stdout is not sys.stderr
+        captured = capsys.readouterr()
+        assert (captured.out, captured.err.split()) == ("", printed.split())
+
+
+def test_threads_that_read_side_by_side_leave_stdout_as_it_was(tmp_path: Path) -> None:
+    """The first to come in is the first to leave here, so that each could take the other's stderr for stdout."""
+    path = tmp_path / "loader.py"
+    path.write_text(
+        "from threading import Event, Semaphore\nimport numpy as np\n"
+        "begun, first, second = Semaphore(0), Event(), Event()\n"
+        "class Listed:\n"
+        "    def __len__(self):\n        return 2\n"
+        "    def __getitem__(self, index):\n"
+        "        begun.release()\n        (first if index else second).wait(5)\n        return np.zeros((3, 8, 8))\n"
+        "def samples():\n    return Listed()\n"
+    )
+    before = sys.stdout
+    samples = opened(f"{path}:samples")
+    assert isinstance(samples, _Loader)
+    events = samples.function.__globals__
+    with ThreadPoolExecutor(2) as pool:
+        one = pool.submit(samples.load, 0)
+        assert events["begun"].acquire(timeout=5)
+        two = pool.submit(samples.load, 1)
+        assert events["begun"].acquire(timeout=5)
+        events["second"].set()
+        one.result(5)
+        events["first"].set()
+        two.result(5)
+    assert sys.stdout is before
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import sys
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -300,6 +302,30 @@ class _Chain(Samples):
         return self.parts[part].load(index - before)
 
 
+class _ToStderr:
+    """What is printed goes to stderr, until the last of the threads inside has left."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._inside = 0
+        self._stack = ExitStack()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._stack.enter_context(redirect_stdout(sys.stderr))
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._stack.close()
+
+
+_PRINTED = _ToStderr()
+
+
 class _Loader(Samples):
     """What the user's function gives: a sequence of samples, or anything that can be iterated.
 
@@ -348,9 +374,10 @@ class _Loader(Samples):
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """The user's code fails in one sentence, not in a traceback."""
+        """The user's code fails in one sentence, not in a traceback, and what it prints is no part of a report."""
         try:
-            yield
+            with _PRINTED:
+                yield
         except OrinportError:
             raise
         except (Exception, SystemExit) as error:
@@ -378,7 +405,8 @@ def _load_function(path: Path, function: str) -> Any:
         raise OrinportError(f"{str(path)!r} is no Python file.")
     module = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
+        with _PRINTED:
+            spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         raise OrinportError(f"{str(path)!r} fails: {type(error).__name__}: {error}") from error
     found = getattr(module, function, None)
