@@ -132,3 +132,26 @@ def test_pools_by_hand() -> None:
     assert nvdla.max_pool(values, (2, 2), (2, 2), (1, 1, 1, 1)).reshape(-1).tolist() == [-5, -7, -9, -8]
     assert nvdla.average_pool(values, (2, 2), (2, 2)).item() == -8  # -29 / 2 = -14.5 -> -15, / 2 = -7.5 -> -8
     assert nvdla.average_pool(values, (2, 2), (2, 2), (1, 1, 1, 1))[0, 0, 0, 0] == -2  # -5 / 2 -> -3, / 2 -> -2
+
+
+def test_reciprocals_are_those_of_the_driver() -> None:
+    table = [0x10000, 0x8000, 0x5555, 0x4000, 0x3333, 0x2AAA, 0x2492, 0x2000]
+    assert [nvdla.reciprocal(length) for length in range(1, 9)] == table
+
+
+@pytest.mark.parametrize("window", [(height, width) for height in range(1, 9) for width in range(1, 9)])
+def test_average_pools_in_exact_fractions(window: tuple[int, int]) -> None:
+    """The whole sum by the width, rounded, then by the height, rounded: for sums near zero and at both ends."""
+    elements = window[0] * window[1]
+    low, high = INT8[0] * elements, INT8[1] * elements
+    sums = [low, *range(max(low, -200), min(high, 200) + 1), high]
+    values = np.stack([_adding_up_to(each, elements).reshape(window) for each in sums])[:, None]
+    height, width = (Fraction(0x10000 // length, 0x10000) for length in window)
+    wanted = [half_away(half_away(each * width) * height) for each in sums]
+    assert nvdla.average_pool(values, window, (1, 1)).reshape(-1).tolist() == wanted
+
+
+def _adding_up_to(total: int, elements: int) -> np.ndarray:
+    """INT8 values with a given sum, as equal as can be."""
+    each, rest = divmod(total, elements)
+    return np.array([each + (index < rest) for index in range(elements)], np.int64)

@@ -1,7 +1,8 @@
 """NVDLA v1's integer arithmetic in NumPy, bit for bit: what the fast emulation is held against.
 
 All values are integers in int64 arrays; INT8 means that they lie in -128 ... 127. Sources: nvdla/doc, precision.rst
-(number formats, rounding and saturation of the converters) and nvdla/hw, cmod/pdp/NV_NVDLA_pdp.cpp (average pooling).
+(number formats, rounding and saturation of the converters), nvdla/hw, cmod/pdp/NV_NVDLA_pdp.cpp, and nvdla/sw,
+kmd/firmware/pdp.c (average pooling; the circuit in vmod/nvdla/pdp/NV_NVDLA_PDP_CORE_cal2d.v rounds the same way).
 The DLA of Orin is a later design whose post-processing runs in a format called FP19 that is not public; see
 `orinport.precision.emulate` for what that leaves open.
 
@@ -212,8 +213,11 @@ def average_pool(
 
 
 def reciprocal(length: int) -> int:
-    """65536 / length, rounded to the nearest: the register holds "actual value * (2^16)"."""
-    return (_RECIPROCAL + length // 2) // length
+    """65536 / length without its fraction, as NVDLA's driver has it (nvdla/sw, kmd/firmware/pdp.c, recip_kernel_size).
+
+    So half a step behind a window of 6 is rounded to zero: 3 * 10922 / 65536 is below 0.5.
+    """
+    return _RECIPROCAL // length
 
 
 def _windows(
