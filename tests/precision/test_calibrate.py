@@ -265,6 +265,12 @@ def test_errors_of_other_processes_arrive_in_one_sentence(tmp_path: Path) -> Non
         calibrate(load(small_cnn()), tmp_path / "d.npy", options=CalibrationOptions(jobs=2, shard=1))
 
 
+def test_a_state_that_cannot_be_written_is_refused_at_once(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
+    with pytest.raises(OrinportError, match="its folder is read-only"):
+        calibrate(load(small_cnn()), data, options=CalibrationOptions(state=data.parent / "state"))
+
+
 def test_networks_that_onnx_runtime_does_not_run(tmp_path: Path) -> None:
     np.save(tmp_path / "d.npy", np.zeros((1, 4), np.float32))
     proto = network([node("Nothing", ["x"], "y", domain="custom")], {"x": (1, 4)}, {"y": (1, 4)}, domains={"custom": 1})
@@ -287,6 +293,33 @@ def test_a_cluster_of_dask_gives_the_same_scales(data: Path) -> None:
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
         options = CalibrationOptions(shard=2, scheduler=cluster.scheduler_address)
         assert values(calibrate(model, data, options=options)) == values(calibrate(model, data))
+
+
+def test_workers_of_a_cluster_find_data_of_a_relative_path(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = pytest.importorskip("distributed", reason="the extra 'fleet' is not installed")
+    model = load(small_cnn())
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
+        monkeypatch.chdir(data.parent)
+        options = CalibrationOptions(shard=4, scheduler=cluster.scheduler_address)
+        assert values(calibrate(model, data.name, options=options)) == values(calibrate(model, data))
+
+
+def test_workers_of_a_cluster_that_end_are_told(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed", reason="the extra 'fleet' is not installed")
+    import dask
+
+    (tmp_path / "loader.py").write_text(
+        "import os\nimport numpy as np\n\ndef samples():\n"
+        f"    if os.getpid() != {os.getpid()}:\n        os._exit(1)\n"
+        "    for _ in range(4):\n        yield np.zeros((1, 3, 16, 16), np.float32)\n"
+    )
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
+        pytest.raises(OrinportError, match="ended before their parts were done"),
+    ):
+        options = CalibrationOptions(shard=2, scheduler=cluster.scheduler_address)
+        calibrate(load(small_cnn()), f"{tmp_path / 'loader.py'}:samples", options=options)
 
 
 def test_workers_of_a_cluster_get_the_weights_with_the_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,12 +22,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from math import prod
-from multiprocessing import get_context
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -45,6 +44,7 @@ from orinport.precision.data import DataSpec, InputSpec, Samples, open_data
 from orinport.precision.findings import constant_activation, nonfinite_activation
 from orinport.precision.histogram import Histogram
 from orinport.precision.plan import Plan, Watched, plan_of
+from orinport.precision.processes import in_processes
 from orinport.precision.scales import Origin, Scale, Scales
 from orinport.precision.state import State, read_state, write_state
 from orinport.precision.tails import FEWEST, LEAST_PERCENTILE, PILOTS, Thresholds, pilots, share_of, thresholds_of
@@ -308,8 +308,12 @@ def _require_sane(options: CalibrationOptions, fed: bool) -> None:
         raise OrinportError(
             "The workers of a dask scheduler are the processes.", "Leave --jobs out where there is --scheduler."
         )
-    if options.state is not None and not options.state.absolute().parent.is_dir():
-        raise OrinportError(f"The state {str(options.state)!r} cannot be written: there is no such folder.")
+    if options.state is not None:
+        folder = options.state.absolute().parent
+        if not folder.is_dir():
+            raise OrinportError(f"The state {str(options.state)!r} cannot be written: there is no such folder.")
+        if not os.access(folder, os.W_OK):
+            raise OrinportError(f"The state {str(options.state)!r} cannot be written: its folder is read-only.")
     if fed and (options.jobs > 1 or options.scheduler):
         raise OrinportError("A network whose inputs were moved is calibrated in one process.", "Leave --jobs out.")
 
@@ -372,26 +376,16 @@ def _results(
     if options.scheduler:
         yield from _on_fleet(shards, options.scheduler)
     elif options.jobs > 1 and len(shards) > 1:
-        yield from _in_processes(shards, options.jobs)
+        for shard, part in in_processes(run_shard, shards, options.jobs):
+            yield shard.start, shard.stop, part
     elif shards:
         yield from _in_threads(shards, samples, feed)
 
 
-def _in_processes(shards: list[_Shard], jobs: int) -> Iterator[tuple[int, int, dict[str, Histogram]]]:
-    with ProcessPoolExecutor(min(jobs, len(shards)), mp_context=get_context("spawn")) as pool:
-        futures: dict[Future[dict[str, Histogram]], _Shard] = {pool.submit(run_shard, shard): shard for shard in shards}
-        try:
-            for future in as_completed(futures):
-                yield futures[future].start, futures[future].stop, future.result()
-        finally:
-            for future in futures:
-                future.cancel()
-
-
 def _on_fleet(shards: list[_Shard], scheduler: str) -> Iterator[tuple[int, int, dict[str, Histogram]]]:
-    """Shards on the workers of a dask scheduler; they need orinport, and the data under the same path."""
+    """Shards on the workers of a dask scheduler; they need orinport, and the data under the same absolute path."""
     try:
-        from distributed import Client
+        from distributed import Client, KilledWorker
         from distributed import as_completed as completed
     except ModuleNotFoundError as error:
         raise MissingExtraError("distributed", "fleet", "Calibration on several machines") from error
@@ -403,9 +397,23 @@ def _on_fleet(shards: list[_Shard], scheduler: str) -> Iterator[tuple[int, int, 
         raise OrinportError(f"The dask scheduler {scheduler!r} does not answer: {error}.") from error
     with client:
         content = client.scatter(_in_one(Path(shards[0].model)), broadcast=True)
-        futures = {client.submit(run_shard_of, replace(shard), content, pure=False): shard for shard in shards}
+        spec = shards[0].data
+        preprocess = os.path.abspath(spec.preprocess) if spec.preprocess else ""
+        spec = replace(
+            spec, data=os.path.abspath(spec.data), preprocess=preprocess
+        )  # workers have folders of their own
+        futures = {
+            client.submit(run_shard_of, replace(shard, data=spec), content, pure=False): shard for shard in shards
+        }
         for future in completed(list(futures)):
-            yield futures[future].start, futures[future].stop, future.result()
+            try:
+                part = future.result()
+            except (CancelledError, KilledWorker) as error:
+                raise OrinportError(
+                    f"The workers of the dask scheduler {scheduler!r} ended before their parts were done.",
+                    "If memory ran out on them, give them more, or calibrate with fewer at once.",
+                ) from error
+            yield futures[future].start, futures[future].stop, part
 
 
 def _in_one(path: Path) -> bytes:
