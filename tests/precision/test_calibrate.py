@@ -316,10 +316,10 @@ def test_workers_of_a_cluster_that_end_are_told(tmp_path: Path) -> None:
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
         distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
-        pytest.raises(OrinportError, match="ended before their parts were done"),
     ):
         options = CalibrationOptions(shard=2, scheduler=cluster.scheduler_address)
-        calibrate(load(small_cnn()), f"{tmp_path / 'loader.py'}:samples", options=options)
+        with pytest.raises(OrinportError, match="ended before their parts were done"):
+            calibrate(load(small_cnn()), f"{tmp_path / 'loader.py'}:samples", options=options)
 
 
 def test_workers_of_a_cluster_get_the_weights_with_the_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -398,10 +398,9 @@ def _on_fleet(shards: list[_Shard], scheduler: str) -> Iterator[tuple[int, int, 
     with client:
         content = client.scatter(_in_one(Path(shards[0].model)), broadcast=True)
         spec = shards[0].data
-        preprocess = os.path.abspath(spec.preprocess) if spec.preprocess else ""
-        spec = replace(
-            spec, data=os.path.abspath(spec.data), preprocess=preprocess
-        )  # workers have folders of their own
+        # Workers have current folders of their own.
+        preprocess = str(Path(spec.preprocess).resolve()) if spec.preprocess else ""
+        spec = replace(spec, data=str(Path(spec.data).resolve()), preprocess=preprocess)
         futures = {
             client.submit(run_shard_of, replace(shard, data=spec), content, pure=False): shard for shard in shards
         }
