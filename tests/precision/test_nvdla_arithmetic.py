@@ -151,6 +151,14 @@ def test_average_pools_in_exact_fractions(window: tuple[int, int]) -> None:
     assert nvdla.average_pool(values, window, (1, 1)).reshape(-1).tolist() == wanted
 
 
+@pytest.mark.parametrize(("window", "bias"), [(2, Fraction(3, 8)), (3, Fraction(0))])
+def test_even_average_pools_of_positive_values_are_too_large(window: int, bias: Fraction) -> None:
+    sums = range(36, 36 + 36 * window)
+    values = np.stack([_adding_up_to(each, window**2).reshape(window, window) for each in sums])[:, None]
+    found = nvdla.average_pool(values, (window, window), (1, 1)).reshape(-1)
+    assert Fraction(int(found.sum()) * window**2 - sum(sums), window**2 * len(sums)) == bias
+
+
 def _adding_up_to(total: int, elements: int) -> np.ndarray:
     """INT8 values with a given sum, as equal as can be."""
     each, rest = divmod(total, elements)
