@@ -46,6 +46,7 @@ __all__ = [
     "EmulationReport",
     "Reference",
     "emulate_model",
+    "named_source",
     "open_samples",
     "precision_of",
     "require_ratio",
@@ -311,7 +312,12 @@ def open_samples(
     )
     opened = open_data(DataSpec(data, specs, "" if preprocess is None else str(preprocess), max(0, cases)))
     count = min(len(opened), cases) if cases > 0 else len(opened)
-    return _Fed(opened, count, feed or dict), data
+    return _Fed(opened, count, feed or dict), named_source(data, opened, count)
+
+
+def named_source(data: str, samples: Samples, taken: int) -> str:
+    """What to call `data` in a report, with what of it is in no sample where all samples are taken."""
+    return f"{data} ({samples.left_out})" if samples.left_out and taken == len(samples) else data
 
 
 class _Fed(Sequence[Mapping[str, "NDArray[Any]"]]):

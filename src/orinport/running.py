@@ -21,7 +21,7 @@ from orinport.device.closing import Closing
 from orinport.device.measure import built_core
 from orinport.device.record import BundleRecord, read_record
 from orinport.device.tensor_layout import known_formats
-from orinport.emulation import MIN_SNR, open_samples, require_ratio
+from orinport.emulation import MIN_SNR, named_source, open_samples, require_ratio
 from orinport.errors import OrinportError, first_line
 from orinport.model.layer import DType
 from orinport.model.load import load
@@ -384,7 +384,7 @@ def _samples(network: OpenNetwork, options: RunOptions) -> tuple[Sequence[Mappin
     preprocess = "" if options.preprocess is None else str(options.preprocess)
     opened = open_data(DataSpec(options.data, specs, preprocess, max(0, options.cases)))
     count = min(len(opened), options.cases) if options.cases > 0 else len(opened)
-    return [opened[index] for index in range(count)], options.data
+    return [opened[index] for index in range(count)], named_source(options.data, opened, count)
 
 
 def _random(specs: Sequence[InputSpec], rng: np.random.Generator) -> Arrays:

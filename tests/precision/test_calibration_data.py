@@ -13,7 +13,7 @@ from builders import network, node
 from orinport.emulation import open_samples
 from orinport.errors import OrinportError
 from orinport.model.load import load
-from orinport.precision.calibrate import CalibrationOptions, collect
+from orinport.precision.calibrate import CalibrationOptions, calibrate, collect
 from orinport.precision.data import DataSpec, InputSpec, Samples, _Loader, open_data
 from orinport.precision.preprocess import Preprocessing, read_preprocessing
 
@@ -280,6 +280,36 @@ def test_pictures(pictures: Path) -> None:
     np.testing.assert_allclose(samples[2]["x"][0], expected, rtol=1e-6)
     assert len(opened(pictures, PAIR, preprocess=pictures.parent / "p.toml")) == 2
     assert len(opened(pictures / "0.png", preprocess=pictures.parent / "p.toml")) == 1
+
+
+def test_pictures_that_fill_no_batch_are_told(pictures: Path) -> None:
+    three = InputSpec("x", (3, 3, 8, 8), "float32")
+    samples = opened(pictures, three, preprocess=pictures.parent / "p.toml")
+    assert len(samples) == 1
+    assert samples.left_out == "the last 1 of 4 pictures do not fill a batch of 3"
+    assert not opened(pictures, preprocess=pictures.parent / "p.toml").left_out
+
+
+def test_arrays_that_fill_no_batch_are_told(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", ramp(5, 3, 8, 8))
+    np.save(tmp_path / "b.npy", ramp(4, 3, 8, 8))
+    np.save(tmp_path / "c.npy", ramp(3, 2, 3, 8, 8))
+    told = "the last 1 of 5 entries of 'x' in 'a.npy' do not fill a batch of 2"
+    assert opened(tmp_path / "a.npy", PAIR).left_out == told
+    assert not opened(tmp_path / "b.npy", PAIR).left_out
+    assert not opened(tmp_path / "c.npy", PAIR).left_out
+    assert opened(tmp_path, PAIR).left_out == told
+
+
+def test_reports_say_what_fills_no_batch(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", ramp(9, 4, 8, 8))
+    model = load(network([node("Relu", ["x"], "y")], {"x": (4, 4, 8, 8)}, ["y"]))
+    data = str(tmp_path / "a.npy")
+    told = "the last 1 of 9 entries of 'x' in 'a.npy' do not fill a batch of 4"
+    assert open_samples(model, data=data, cases=3)[1] == f"{data} ({told})"
+    assert open_samples(model, data=data, cases=1)[1] == data
+    assert calibrate(model, data).method == f"percentile 99.99 on 2 samples ({told})"
+    assert calibrate(model, data, options=CalibrationOptions(samples=1)).method == "percentile 99.99 on 1 sample"
 
 
 def test_hidden_folders_are_left_out_and_links_to_nothing_refused(pictures: Path) -> None:

@@ -108,6 +108,8 @@ class Collected:
 
     histograms: Mapping[str, Histogram]
     samples: int
+    left_out: str = ""
+    """What of the data is in no sample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,8 @@ def scales_of(collected: Collected, *, method: str = "percentile", percentile: f
         smallest = float(np.finfo(np.float32).tiny) * 127
         tensors[name] = Scale.of_range(largest, Origin.DATA) if largest > smallest else Scale.of_range(1.0, Origin.FREE)
     spelled = f"{method} {percentile:g}" if method == "percentile" else method
-    return Scales(tensors, f"{spelled} on {count(collected.samples, 'sample')}", tuple(findings))
+    left_out = f" ({collected.left_out})" if collected.left_out else ""
+    return Scales(tensors, f"{spelled} on {count(collected.samples, 'sample')}{left_out}", tuple(findings))
 
 
 def input_specs(model: Model) -> tuple[InputSpec, ...]:
@@ -245,7 +248,7 @@ def collect(
                 histograms = run(State({}, {}))
         finally:
             _forget(path)
-    return Collected(histograms, total)
+    return Collected(histograms, total, samples.left_out if total == len(samples) else "")
 
 
 def _run(

@@ -26,7 +26,7 @@ import numpy as np
 
 from orinport.errors import OrinportError, first_line
 from orinport.precision.preprocess import Preprocessing, read_preprocessing
-from orinport.words import count
+from orinport.words import count, some
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -70,6 +70,8 @@ class Samples(ABC):
     inputs: tuple[InputSpec, ...]
     identity: str
     """Changes when the data changes: what an interrupted calibration is compared by."""
+    left_out: str = ""
+    """What of the data is in no sample, in a few words; empty if all of it is."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -185,6 +187,12 @@ def _preprocessing(spec: DataSpec) -> dict[str, Preprocessing]:
     return read_preprocessing(Path(spec.preprocess), tuple(each.name for each in spec.inputs))
 
 
+def _rest(number: int, batch: int, what: str) -> str:
+    """That the last of `number` do not fill a batch; empty if they do."""
+    rest = number % batch
+    return f"the last {rest} of {number} {what} do not fill a batch of {batch}" if rest else ""
+
+
 class _Pictures(Samples):
     """A picture a batch entry, in the order of their paths."""
 
@@ -198,6 +206,7 @@ class _Pictures(Samples):
         self.preprocessing.size(inputs[0].shape)
         if len(self) == 0:
             raise OrinportError(f"{count(len(files), 'picture')} do not fill one batch of {inputs[0].batch}.")
+        self.left_out = _rest(len(files), inputs[0].batch, "pictures")
 
     def __len__(self) -> int:
         return int(len(self.files) // self.inputs[0].batch)
@@ -222,6 +231,12 @@ class _Stacked(Samples):
             told = ", ".join(f"{number} of {name!r}" for name, number in lengths.items())
             raise OrinportError(f"{str(path)!r} holds different numbers of samples: {told}.")
         self.length = next(iter(lengths.values()), 0)
+        rests = [
+            _rest(len(self.arrays[each.name]), each.batch, f"entries of {each.name!r} in {path.name!r}")
+            for each in inputs
+            if each.shape and self.arrays[each.name].ndim == len(each.shape)
+        ]
+        self.left_out = some([each for each in rests if each])
 
     def _length(self, spec: InputSpec) -> int:
         array = self.arrays[spec.name]
@@ -291,6 +306,7 @@ class _Chain(Samples):
         self.inputs = inputs
         self.parts = parts
         self.ends = np.cumsum([len(part) for part in parts])
+        self.left_out = some([part.left_out for part in parts if part.left_out])
         self.identity = hashlib.sha256("".join(part.identity for part in parts).encode()).hexdigest()
 
     def __len__(self) -> int:
