@@ -317,7 +317,7 @@ def open_samples(
 
 def named_source(data: str, samples: Samples, taken: int) -> str:
     """What to call `data` in a report, with what of it is in no sample where all samples are taken."""
-    return f"{data} ({samples.left_out})" if samples.left_out and taken == len(samples) else data
+    return f"{data}, {samples.left_out}" if samples.left_out and taken == len(samples) else data
 
 
 class _Fed(Sequence[Mapping[str, "NDArray[Any]"]]):

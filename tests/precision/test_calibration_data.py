@@ -286,7 +286,7 @@ def test_pictures_that_fill_no_batch_are_told(pictures: Path) -> None:
     three = InputSpec("x", (3, 3, 8, 8), "float32")
     samples = opened(pictures, three, preprocess=pictures.parent / "p.toml")
     assert len(samples) == 1
-    assert samples.left_out == "the last 1 of 4 pictures do not fill a batch of 3"
+    assert samples.left_out == "without the last 1 of 4 pictures, too few for a batch of 3"
     assert not opened(pictures, preprocess=pictures.parent / "p.toml").left_out
 
 
@@ -294,7 +294,7 @@ def test_arrays_that_fill_no_batch_are_told(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", ramp(5, 3, 8, 8))
     np.save(tmp_path / "b.npy", ramp(4, 3, 8, 8))
     np.save(tmp_path / "c.npy", ramp(3, 2, 3, 8, 8))
-    told = "the last 1 of 5 entries of 'x' in 'a.npy' do not fill a batch of 2"
+    told = "without the last 1 of 5 entries of 'x' in 'a.npy', too few for a batch of 2"
     assert opened(tmp_path / "a.npy", PAIR).left_out == told
     assert not opened(tmp_path / "b.npy", PAIR).left_out
     assert not opened(tmp_path / "c.npy", PAIR).left_out
@@ -305,10 +305,10 @@ def test_reports_say_what_fills_no_batch(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", ramp(9, 4, 8, 8))
     model = load(network([node("Relu", ["x"], "y")], {"x": (4, 4, 8, 8)}, ["y"]))
     data = str(tmp_path / "a.npy")
-    told = "the last 1 of 9 entries of 'x' in 'a.npy' do not fill a batch of 4"
-    assert open_samples(model, data=data, cases=3)[1] == f"{data} ({told})"
+    told = "without the last 1 of 9 entries of 'x' in 'a.npy', too few for a batch of 4"
+    assert open_samples(model, data=data, cases=3)[1] == f"{data}, {told}"
     assert open_samples(model, data=data, cases=1)[1] == data
-    assert calibrate(model, data).method == f"percentile 99.99 on 2 samples ({told})"
+    assert calibrate(model, data).method == f"percentile 99.99 on 2 samples, {told}"
     assert calibrate(model, data, options=CalibrationOptions(samples=1)).method == "percentile 99.99 on 1 sample"
 
 

@@ -174,7 +174,7 @@ def scales_of(collected: Collected, *, method: str = "percentile", percentile: f
         smallest = float(np.finfo(np.float32).tiny) * 127
         tensors[name] = Scale.of_range(largest, Origin.DATA) if largest > smallest else Scale.of_range(1.0, Origin.FREE)
     spelled = f"{method} {percentile:g}" if method == "percentile" else method
-    left_out = f" ({collected.left_out})" if collected.left_out else ""
+    left_out = f", {collected.left_out}" if collected.left_out else ""
     return Scales(tensors, f"{spelled} on {count(collected.samples, 'sample')}{left_out}", tuple(findings))
 
 

@@ -188,9 +188,9 @@ def _preprocessing(spec: DataSpec) -> dict[str, Preprocessing]:
 
 
 def _rest(number: int, batch: int, what: str) -> str:
-    """That the last of `number` do not fill a batch; empty if they do."""
+    """That the last of `number` fill no batch; empty if they do."""
     rest = number % batch
-    return f"the last {rest} of {number} {what} do not fill a batch of {batch}" if rest else ""
+    return f"without the last {rest} of {number} {what}, too few for a batch of {batch}" if rest else ""
 
 
 class _Pictures(Samples):
