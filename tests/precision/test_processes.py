@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import multiprocessing
 import os
-import signal
+import subprocess
+import sys
 import time
 
 import pytest
 
 from orinport.errors import OrinportError
-from orinport.precision.processes import _uninterrupted, in_processes
+from orinport.precision.processes import in_processes
 
 
 def test_every_part_comes_with_its_result() -> None:
@@ -46,17 +47,20 @@ def test_an_interruption_ends_the_processes_at_once(stop: type[BaseException]) -
     assert not multiprocessing.active_children()
 
 
+_INTERRUPTED = """
+import os, signal, time
+from orinport.precision.processes import _uninterrupted
+before = signal.getsignal(signal.SIGINT)
+try:
+    with _uninterrupted():
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+        print("started")
+except KeyboardInterrupt:
+    print("interrupted", signal.getsignal(signal.SIGINT) is before)
+"""
+
+
 def test_an_interruption_waits_until_processes_are_started() -> None:
-    reached = []
-
-    def start() -> None:
-        with _uninterrupted():
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.1)
-            reached.append(True)
-
-    before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
-        start()
-    assert reached
-    assert signal.getsignal(signal.SIGINT) is before
+    done = subprocess.run([sys.executable, "-c", _INTERRUPTED], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["started", "interrupted", "True"]
