@@ -27,7 +27,8 @@ MAY_IMPORT["model"] = {"model", "targets"}
 MAY_IMPORT["targets"] = {"targets"}
 MAY_IMPORT["rewrites"] = {"model", "targets", "rewrites"}
 MAY_IMPORT["dcnv4"] = {"model", "rewrites", "dcnv4"}
-HELPERS = {"__init__", "__main__", "collector", "compiled", "errors", "files", "lazy", "pictures", "toml", "words"}
+HELPERS = {"__init__", "__main__", "arrays", "collector", "compiled", "errors"}
+HELPERS |= {"files", "lazy", "pictures", "toml", "words"}
 ABOVE = {path.stem for path in SOURCE.glob("*.py")} - HELPERS
 """What joins the rooms; only `cli` imports it, and `predict/__init__.py`, where `orinport.predict(...)` is called."""
 

@@ -218,6 +218,14 @@ def test_values_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     np.save(tmp_path / "o.npy", np.array([{}], dtype=object), allow_pickle=True)
     assert main(["matmul", "8", "16", "4", "--values", str(tmp_path / "o.npy")]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+    np.savez(tmp_path / "one.npz", np.ones((16, 4), np.float32))
+    assert main(["matmul", "8", "16", "4", "--values", str(tmp_path / "one.npz")]) == 0
+    np.savez(tmp_path / "two.npz", a=np.ones((16, 4)), b=np.ones((16, 4)))
+    assert main(["matmul", "8", "16", "4", "--values", str(tmp_path / "two.npz")]) == 2
+    assert "holds 2 arrays, and the product takes one constant" in capsys.readouterr().err
+    (tmp_path / "junk.npy").write_bytes(b"PK\x03\x04garbage")
+    assert main(["matmul", "8", "16", "4", "--values", str(tmp_path / "junk.npy")]) == 2
+    assert "holds no plain arrays" in capsys.readouterr().err
 
 
 def test_the_document_tells_how_to_feed_the_network() -> None:

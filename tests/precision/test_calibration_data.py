@@ -50,6 +50,17 @@ def test_batches_and_types(tmp_path: Path) -> None:
     assert (samples[1]["x"] == array[2:4]).all()
 
 
+def test_files_of_arrays_are_known_by_their_content(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", ramp(2, 3, 8, 8))
+    (tmp_path / "a.npz").rename(tmp_path / "a.npy")
+    np.save(tmp_path / "b.npy", ramp(2, 3, 8, 8))
+    (tmp_path / "b.npy").rename(tmp_path / "b.npz")
+    for name in ("a.npy", "b.npz"):
+        samples = opened(tmp_path / name)
+        assert len(samples) == 2
+        np.testing.assert_array_equal(samples[1]["x"], ramp(2, 3, 8, 8)[1:])
+
+
 def test_npz_of_several_inputs_and_folders_of_them(tmp_path: Path) -> None:
     mask = InputSpec("m", (1, 4), "int64")
     for index in range(3):
@@ -229,6 +240,9 @@ def test_files_that_hold_no_samples(tmp_path: Path) -> None:
     (tmp_path / "a.npy").write_bytes(b"nothing")
     with pytest.raises(OrinportError, match="no plain arrays"):
         opened(tmp_path / "a.npy")
+    (tmp_path / "g.npy").write_bytes(b"PK\x03\x04garbage")
+    with pytest.raises(OrinportError, match="no plain arrays"):
+        opened(tmp_path / "g.npy")
     np.savez(tmp_path / "b.npz", u=ramp(1, 3, 8, 8), v=ramp(1, 4))
     with pytest.raises(OrinportError, match="no array for the input 'x'; it has u, v"):
         opened(tmp_path / "b.npz")

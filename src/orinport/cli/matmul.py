@@ -39,7 +39,9 @@ def matmul(
         Literal["rhs", "lhs", "none"], Parameter(help="The operand that is known when the network is built.")
     ] = "rhs",
     distinct: Annotated[bool, Parameter(negative="", help="Every product has a constant of its own.")] = False,
-    values: Annotated[Path | None, Parameter(help="A .npy file with the constant; random values if left out.")] = None,
+    values: Annotated[
+        Path | None, Parameter(help="The constant, a .npy or .npz file; random values if left out.")
+    ] = None,
     target: TargetName = DEFAULT_TARGET,
     precision: PrecisionName = "int8",
     power_mode: PowerModeName = None,
@@ -94,15 +96,13 @@ def _sizes(words: tuple[str, ...]) -> tuple[int, int, int]:
 
 
 def _read(path: Path) -> NDArray[Any]:
-    """A .npy file without pickled objects."""
-    import numpy as np
-
+    from orinport.arrays import read_arrays
     from orinport.errors import OrinportError
 
-    try:
-        return np.asarray(np.load(path, allow_pickle=False))
-    except (OSError, ValueError, EOFError) as error:
-        raise OrinportError(f"{str(path)!r} is no .npy file of numbers: {error}") from error
+    held = read_arrays(path)
+    if len(held) != 1:
+        raise OrinportError(f"{str(path)!r} holds {len(held)} arrays, and the product takes one constant.")
+    return next(iter(held.values()))
 
 
 def _write(path: Path, report: MatmulReport, text: str, values: Path | None, *, force: bool) -> None:

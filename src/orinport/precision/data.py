@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import sys
-import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orinport.arrays import read_arrays
 from orinport.errors import OrinportError, first_line
 from orinport.precision.preprocess import Preprocessing, read_preprocessing
 from orinport.words import count, some
@@ -275,18 +275,7 @@ class _Stacked(Samples):
 
 
 def _read_arrays(path: Path, inputs: tuple[InputSpec, ...]) -> dict[str, NDArray[Any]]:
-    try:
-        if path.suffix.lower() == ".npy":
-            held = {"": np.load(path, mmap_mode="r", allow_pickle=False)}
-        else:
-            with np.load(path, allow_pickle=False) as file:
-                held = {name: file[name] for name in file.files}
-    except OSError as error:
-        raise OrinportError(f"{str(path)!r} cannot be read: {error.strerror or error}.") from error
-    except (ValueError, zipfile.BadZipFile, EOFError) as error:
-        raise OrinportError(f"{str(path)!r} holds no plain arrays: {str(error).rstrip('.')}.") from error
-    except MemoryError as error:
-        raise OrinportError(f"An array of {str(path)!r} is larger than the memory.", "Divide it into files.") from error
+    held = read_arrays(path, mapped=True)
     if len(inputs) == 1 and len(held) == 1:
         return {inputs[0].name: next(iter(held.values()))}
     missing = [each.name for each in inputs if each.name not in held]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import numpy as np
 
+from orinport.arrays import read_arrays
 from orinport.errors import OrinportError
 from orinport.precision.histogram import Histogram
 
@@ -73,34 +73,38 @@ def read_state(path: Path | None, signature: str) -> State | None:
     """
     if path is None or not path.exists():
         return None
-    hint = "Remove the file to start again."
+    shown, hint = repr(str(path)), "Remove the file to start again."
     try:
-        with np.load(path, allow_pickle=False) as file:
-            head, done, names = file["head"].tolist(), file["done"], file["names"].tobytes().decode()
-            if head != [_VERSION, signature]:
-                raise OrinportError(
-                    f"{str(path)!r} belongs to a calibration of another network, other data or options.", hint
-                )
-            whole, extremes, counts = file["whole"], file["extremes"], file["counts"]
-            thresholds, tailed, tails = file["thresholds"], file["tailed"], iter(file["tails"])
-            if not (np.isfinite(thresholds).all() and (thresholds >= 0).all()):
-                raise ValueError(thresholds)
-            histograms = {
-                name: Histogram(
-                    int(w[0]),
-                    c.copy(),
-                    float(e[0]),
-                    float(e[1]),
-                    int(w[1]),
-                    int(w[2]),
-                    float(e[2]),
-                    next(tails).copy() if t else None,
-                )
-                for name, w, e, c, t in zip(
-                    names.split("\0") if names else [], whole, extremes, counts, tailed, strict=True
-                )
-            }
-    except (OSError, ValueError, KeyError, EOFError, StopIteration, zipfile.BadZipFile) as error:
-        raise OrinportError(f"{str(path)!r} is not the state of a calibration.", hint) from error
+        file = read_arrays(path)
+        head = file["head"].tolist()
+    except (OrinportError, KeyError) as error:
+        raise OrinportError(f"{shown} is not the state of a calibration.", hint) from error
+    if head != [_VERSION, signature]:
+        raise OrinportError(f"{shown} belongs to a calibration of another network, other data or options.", hint)
+    try:
+        return _state(file)
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError, StopIteration) as error:
+        raise OrinportError(f"{shown} is not the state of a calibration.", hint) from error
+
+
+def _state(file: Mapping[str, NDArray[Any]]) -> State:
+    names = file["names"].tobytes().decode()
+    whole, extremes, counts = file["whole"], file["extremes"], file["counts"]
+    thresholds, tailed, tails = file["thresholds"], file["tailed"], iter(file["tails"])
+    if not (np.isfinite(thresholds).all() and (thresholds >= 0).all()):
+        raise ValueError(thresholds)
+    histograms = {
+        name: Histogram(
+            int(w[0]),
+            c.copy(),
+            float(e[0]),
+            float(e[1]),
+            int(w[1]),
+            int(w[2]),
+            float(e[2]),
+            next(tails).copy() if t else None,
+        )
+        for name, w, e, c, t in zip(names.split("\0") if names else [], whole, extremes, counts, tailed, strict=True)
+    }
     shares = tuple((float(above), float(below)) for above, below in thresholds)
-    return State({int(start): int(stop) for start, stop in done}, histograms, shares)
+    return State({int(start): int(stop) for start, stop in file["done"]}, histograms, shares)
