@@ -306,3 +306,13 @@ def test_large_pictures_are_read_without_a_warning_and_the_filters_stay(tmp_path
         assert list(warnings.filters) == before
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 30)
     refused(path, "more than the")
+
+
+def test_damaged_exif_is_a_note_and_no_warning(tmp_path, recwarn):
+    exif = Image.Exif()
+    exif[0x0112], exif[0x010E] = 6, "a long description"
+    Image.fromarray(scene()).save(tmp_path / "a.jpg", exif=exif.tobytes()[:-10])
+    picture = both(tmp_path / "a.jpg")
+    assert picture.pixels.shape == scene().shape
+    assert picture.notes == ("its EXIF data are damaged, taken as it lies",)
+    assert not recwarn.list

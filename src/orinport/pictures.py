@@ -70,11 +70,11 @@ def read_picture(path: Path) -> Picture:
     shown = repr(str(path))
     try:
         _require_file(path, shown)
-        with _opened(path, image_module) as probe:
+        with _opened(path, image_module) as (probe, _):
             _require_still(probe, shown)
             probe.verify()
-        with _opened(path, image_module) as image:
-            return _decoded(image, shown)
+        with _opened(path, image_module) as (image, said):
+            return _decoded(image, said, shown)
     except image_module.DecompressionBombError as error:
         raise OrinportError(f"{shown} has more than the {MAX_PIXELS} pixels that are read.") from error
     except image_module.UnidentifiedImageError as error:
@@ -112,17 +112,24 @@ def _require_file(path: Path, shown: str) -> None:
 
 
 @contextmanager
-def _opened(path: Path, image_module: Any) -> Iterator[Any]:
-    """The picture with its header read. Pillow warns of those that are large and still within MAX_PIXELS.
+def _unwarned() -> Iterator[list[warnings.WarningMessage]]:
+    """Pillow's warnings of large pictures and of damaged metadata are handed over instead of printed."""
+    with _FILTERS, warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        yield said
+
+
+@contextmanager
+def _opened(path: Path, image_module: Any) -> Iterator[tuple[Any, list[warnings.WarningMessage]]]:
+    """The picture with its header read, and what Pillow warned of, such as many pixels still within MAX_PIXELS.
 
     Given a name, Pillow (13.0) maps the pixels of plain TIFF files into memory, and mixes up those that lie on a side.
     """
     with path.open("rb") as file:
-        with _FILTERS, warnings.catch_warnings():
-            warnings.simplefilter("ignore", image_module.DecompressionBombWarning)
+        with _unwarned() as said:
             image = image_module.open(file, formats=FORMATS)
         with image:
-            yield image
+            yield image, said
 
 
 def _require_still(image: Any, shown: str) -> None:
@@ -134,19 +141,23 @@ def _require_still(image: Any, shown: str) -> None:
         raise OrinportError(f"{shown} holds {frames} frames.", "Save the frame that is meant.")
 
 
-def _decoded(image: Any, shown: str) -> Picture:
+def _decoded(image: Any, said: list[warnings.WarningMessage], shown: str) -> Picture:
     from PIL import ImageOps
 
     notes = []
     deep = image.format != "BMP" and any(";16" in str(tile[3]) for tile in image.tile)  # a BMP's BGR;16 is 5 + 6 + 5
     tiff = image.format == "TIFF"  # which Pillow turns by itself when it is loaded, and version 10.0 then turns again
-    turned = image.tag_v2.get(_ORIENTATION) if tiff else None
+    with _unwarned() as said_first:
+        turned = image.tag_v2.get(_ORIENTATION) if tiff else None
     image.load()
     mode = image.mode
-    turned = turned if tiff else image.getexif().get(_ORIENTATION)
-    upright = image if tiff else ImageOps.exif_transpose(image)
+    with _unwarned() as said_later:
+        turned = turned if tiff else image.getexif().get(_ORIENTATION)
+        upright = image if tiff else ImageOps.exif_transpose(image)
     if turned in range(2, 9):
         notes.append("turned upright by its EXIF orientation")
+    elif any(issubclass(each.category, UserWarning) for each in (*said, *said_first, *said_later)):
+        notes.append("its EXIF data are damaged, taken as it lies")
     if mode.startswith("I;16") or (mode == "I" and image.format in ("PNG", "PPM")):
         notes.append("16-bit grey, of which the upper 8 are read")
         grey = (np.asarray(upright) >> 8).astype(np.uint8)
