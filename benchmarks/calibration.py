@@ -21,6 +21,9 @@ imports included.
 
 from __future__ import annotations
 
+import orinport  # noqa: F401  before ONNX Runtime, whose usage events it turns off
+
+# isort: split
 import argparse
 import json
 import os

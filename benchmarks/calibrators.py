@@ -12,6 +12,9 @@ All methods take their ranges from the same histograms, but min-max, which runs 
 
 from __future__ import annotations
 
+import orinport  # noqa: F401  before ONNX Runtime, whose usage events it turns off
+
+# isort: split
 import argparse
 import os
 import platform

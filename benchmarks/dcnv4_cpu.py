@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that wait must not slow the next task down
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # ONNX Runtime is loaded before orinport, which would set it
 
 import numpy as np
 import onnx_ir as ir

@@ -9,6 +9,9 @@ pair is one run of each. Printed are medians with the 10th and 90th percentile, 
 
 from __future__ import annotations
 
+import orinport  # noqa: F401  before ONNX Runtime, whose usage events it turns off
+
+# isort: split
 import argparse
 import os
 import platform

@@ -9,6 +9,9 @@ in FP16. The first of that ranking is then set to FP16 in a run of its own.
 
 from __future__ import annotations
 
+import orinport
+
+# isort: split
 import argparse
 import platform
 import sys
@@ -21,7 +24,6 @@ import onnxruntime
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-import orinport
 from orinport.precision.emulate import Arithmetic
 from orinport.precision.sensitivity import output_snr
 from precision.trained import NETWORKS, TARGET, find, setting

@@ -273,7 +273,8 @@ def _feeds(proto: onnx.ModelProto, draw: Draw, number: float | None) -> dict[str
         else:
             array = draw.rng.standard_normal(shape).astype(dtype)
             if number == _OVERFLOW:
-                feeds[info.name] = np.asarray(array * np.asarray(number, dtype), dtype)
+                with np.errstate(over="ignore"):
+                    feeds[info.name] = np.asarray(array * np.asarray(number, dtype), dtype)
                 continue
             if number is not None and array.size:
                 array = array.copy()
