@@ -15,6 +15,8 @@
 #include <immintrin.h>
 #endif
 
+#include "ordered.h"
+
 enum { BLOCK = 2048, BINS = 8192, BITS = 13, EMPTY = -(1 << 30), SMALL_EXPONENT = -100, ROOM = 16 };
 
 /* ---------------------------------------------------------------------------------------------- histograms */
@@ -88,27 +90,6 @@ static void reach(struct part *part, float magnitude)
         if (exponent > part->exponent)
             fold(part, exponent);
     }
-}
-
-static int32_t bits_of(float value)
-{
-    int32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-/* Floats as integers whose order is theirs; NaN and infinities lie beyond all finite numbers. */
-static int32_t ordered(int32_t bits)
-{
-    return bits ^ ((bits >> 31) & 0x7fffffff);
-}
-
-static float number(int32_t key)
-{
-    int32_t bits = ordered(key);
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
 }
 
 /* The bin of a value, however tiny. */

@@ -126,7 +126,7 @@ def _histograms(whole: list[int], extremes: list[float], counts: NDArray[np.int6
 _TAP = Compilation(
     name="tap",
     folder="calibration",
-    sources=(Path(__file__).with_name("tap.c"),),
+    sources=(Path(__file__).with_name("tap.c"), Path(__file__).with_name("ordered.h")),
     flag_sets=((*_FLAGS, native_flag()), _FLAGS),
     load=Tapping,
 )

@@ -1,28 +1,14 @@
-/* The two loops of a histogram that touch every element of a tensor; see watch.py.
-
-   Floats are compared as integers whose order is theirs, which compilers turn into vector instructions without any
-   licence to reorder arithmetic, and which puts NaN and infinities beyond all finite numbers. */
+/* The two loops of a histogram that touch every element of a tensor; see watch.py. */
 
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
+#include "ordered.h"
+
 enum { BLOCK = 4096, BINS = 8192 };
 
 static const int32_t LARGEST = 0x7f7fffff;
-
-static int32_t ordered(int32_t bits)
-{
-    return bits ^ ((bits >> 31) & 0x7fffffff);
-}
-
-static float number(int32_t key)
-{
-    int32_t bits = ordered(key);
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
 
 /* Smallest and largest of `count` values, and every `step`th of them, from `first` on, into `taken` (NULL for none).
    Returns 0, with nothing else valid, if a value is NaN or infinite. `count` is at least 1. */
@@ -34,9 +20,7 @@ int watch_extremes(const float *values, int64_t count, int64_t first, int64_t st
         int64_t stop = start + BLOCK < count ? start + BLOCK : count;
         int32_t below = least, above = most;
         for (int64_t i = start; i < stop; i++) {
-            int32_t bits;
-            memcpy(&bits, values + i, sizeof bits);
-            int32_t key = ordered(bits);
+            int32_t key = ordered(bits_of(values[i]));
             below = key < below ? key : below;
             above = key > above ? key : above;
         }

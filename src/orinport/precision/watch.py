@@ -66,7 +66,7 @@ class Loops:
 _WATCH = Compilation(
     name="watch",
     folder="calibration",
-    sources=(Path(__file__).with_name("watch.c"),),
+    sources=(Path(__file__).with_name("watch.c"), Path(__file__).with_name("ordered.h")),
     flag_sets=((*_FLAGS, native_flag()), _FLAGS),
     load=Loops,
 )
