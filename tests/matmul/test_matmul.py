@@ -126,6 +126,30 @@ def test_a_constant_of_zeros_is_proved() -> None:
     assert (report.proof.max_error, report.proof.equal) == (0.0, True)
 
 
+@pytest.mark.parametrize("value", [1e-45, 1e-42, -1e-39, 1e-30, 1e30, -3.4e38])
+@pytest.mark.parametrize("constant", ["rhs", "lhs"])
+@pytest.mark.parametrize("distinct", [False, True])
+def test_constants_at_the_ends_of_fp32_are_proved(value: float, constant: str, distinct: bool) -> None:
+    values = np.full((3, 4, 4) if distinct else (4, 4), value, np.float32)
+    report = orinport.plan_matmul(4, 4, 4, count=3, constant=constant, distinct=distinct, values=values)
+    assert report.proof is not None
+    assert report.proof.equal
+
+
+def test_a_nan_is_not_equal() -> None:
+    product = Product(4, 4, 4)
+    constant = np.ones((4, 4), np.float32)
+    (candidate, *_) = next(
+        found
+        for kind in all_plans()
+        if (found := list(kind.candidates(product, limits_of(TARGET, Precision.FP16), constant)))
+    )
+    broken = onnx.numpy_helper.to_array(candidate.model.graph.initializer[0]).copy()
+    broken.flat[0] = np.nan
+    candidate.model.graph.initializer[0].raw_data = broken.tobytes()
+    assert not prove(candidate, product, constant).equal
+
+
 def test_given_values_are_used() -> None:
     values = np.arange(12, dtype=np.float64).reshape(4, 3)
     report = orinport.plan_matmul(5, 4, 3, values=values)
@@ -140,6 +164,8 @@ def test_given_values_are_used() -> None:
         ({"values": np.zeros((3, 3))}, "shape"),
         ({"values": np.full((4, 3), np.nan)}, "finite"),
         ({"values": np.full((4, 3), "a")}, "finite"),
+        ({"values": np.full((4, 3), -1e39)}, "beyond FP32"),
+        ({"values": np.full((4, 3), 1e-46)}, "become 0"),
         ({"constant": "none", "values": np.zeros((4, 3))}, "no operand is constant"),
         ({"constant": "both"}, "no operand"),
         ({"constant": "none", "distinct": True}, "Distinct constants"),

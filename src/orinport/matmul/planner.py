@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,8 @@ __all__ = ["MatmulReport", "Plan", "Proof", "break_even", "plan_matmul", "prove"
 
 _MOST_TRIED = 1 << 20
 _MOST_ELEMENTS = 1 << 22
+_FAR = 120
+"""FP32's exponents go from -126 to 127."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +139,21 @@ def constant_operand(product: Product, values: NDArray[Any] | None) -> NDArray[A
         raise OrinportError(f"The constant has shape {values.shape}, and the product needs {shape}.")
     if values.dtype.kind not in "fiu" or not np.isfinite(values).all():
         raise OrinportError("The constant holds values that are no finite numbers.")
-    return values.astype(np.float32)
+    return _single(values)
+
+
+def _single(values: NDArray[Any]) -> NDArray[Any]:
+    """`values` in FP32. Raises OrinportError if that makes infinities of some, or zeros of all."""
+    with np.errstate(over="ignore", under="ignore"):
+        single: NDArray[np.float32] = values.astype(np.float32)
+    if not np.isfinite(single).all():
+        raise OrinportError(
+            f"The constant holds values beyond FP32, which ends at {np.finfo(np.float32).max:.6g}.",
+            "Divide it, and multiply the result.",
+        )
+    if values.any() and not single.any():
+        raise OrinportError("In FP32 all values of the constant become 0.", "Multiply it, and divide the result.")
+    return single
 
 
 def limits_of(target: Target, precision: Precision) -> Limits:
@@ -167,27 +184,37 @@ def judge(candidate: Candidate, product: Product, target: Target, precision: Pre
 def prove(candidate: Candidate, product: Product, constant: NDArray[Any] | None) -> Proof:
     """Run the network once on random operands and compare with NumPy in float64.
 
-    The tolerance is that of a sum of K products in FP32 in any order: 4 sqrt(K) roundings.
+    The tolerance is that of a sum of K products in FP32 in any order: 4 sqrt(K) roundings. Beside a constant the
+    other operand gets the power of two by which the products are about 1, so that they are normal numbers.
     """
     rng = np.random.default_rng(1)
     many = candidate.products
-    a = rng.standard_normal((many, product.m, product.k), dtype=np.float32)
-    b = rng.standard_normal((many, product.k, product.n), dtype=np.float32)
-    if product.constant is Constant.RHS and constant is not None:
-        b = constant[:many] if product.distinct else np.broadcast_to(constant, b.shape)
-    if product.constant is Constant.LHS and constant is not None:
-        a = constant[:many] if product.distinct else np.broadcast_to(constant, a.shape)
+    used = constant[:many] if product.distinct and constant is not None else constant
+    unit = np.float32(_reciprocal_power(used))
+    a = rng.standard_normal((many, product.m, product.k), dtype=np.float32) * unit
+    b = rng.standard_normal((many, product.k, product.n), dtype=np.float32) * unit
+    if product.constant is Constant.RHS and used is not None:
+        b = np.broadcast_to(used, b.shape)
+    if product.constant is Constant.LHS and used is not None:
+        a = np.broadcast_to(used, a.shape)
     session = open_session(candidate.model.SerializeToString())
     results = session.run(None, {name: feed.of(a, b) for name, feed in candidate.inputs.items()})
     wanted = np.matmul(a.astype(np.float64), b.astype(np.float64))
-    worst = 0.0
+    errors = []
     turned = product.constant is Constant.LHS
     for value, output in zip(results, session.get_outputs(), strict=True):
         layout, part = candidate.outputs[output.name]
         want = wanted[:, part, :] if turned else wanted[:, :, part]
-        worst = max(worst, float(np.abs(layout.from_board(value, want.shape) - want).max()))
+        errors.append(np.abs(layout.from_board(value, want.shape) - want).max())
     largest = float(np.abs(wanted).max()) or 1.0
+    worst = float(np.max(errors))  # NaN if any is
     return Proof(worst / largest, 4 * product.k**0.5 * float(np.finfo(np.float32).eps))
+
+
+def _reciprocal_power(constant: NDArray[Any] | None) -> float:
+    """The power of two closest to 1 / max |constant|, of those that are far from FP32's ends; 1 without a constant."""
+    largest = 0.0 if constant is None else float(np.abs(constant).max(initial=0))
+    return 2.0 ** min(max(-math.frexp(largest)[1], -_FAR), _FAR)
 
 
 def gpu_us(product: Product, target: Target, precision: Precision) -> float:
