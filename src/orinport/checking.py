@@ -34,8 +34,11 @@ def check_model(
     """`check` of a network that is loaded already."""
     from orinport.model.lower import lower
     from orinport.placement.place import place
+    from orinport.precision.constants import constant_findings
     from orinport.results import CheckReport, LayerVerdict
-    from orinport.rules.engine import check_layers
+    from orinport.rules.engine import check_layers, selected
+    from orinport.rules.finding import Verdict
+    from orinport.targets.target import Precision
 
     layers = lower(model, tensorrt=target.stack.tensorrt)
     rules = check_layers(
@@ -58,8 +61,20 @@ def check_model(
         precision=precision,
         standalone=standalone,
     )
-    rows = tuple(LayerVerdict(layer, rules.verdicts[layer.index], rules.codes.get(layer.index, ())) for layer in layers)
-    return CheckReport(model.name, target, precision, rows, rules.findings, placement)
+    on_dla = [layer for layer in layers if not layer.folds and rules.verdicts[layer.index] is Verdict.DLA]
+    constants = [
+        finding
+        for finding in constant_findings(model, on_dla, half=precision is Precision.FP16)
+        if selected(finding.code, select, ignore)
+    ]
+    codes = {finding.layer: (finding.code,) for finding in constants}
+    rows = tuple(
+        LayerVerdict(
+            layer, rules.verdicts[layer.index], (*rules.codes.get(layer.index, ()), *codes.get(layer.name, ()))
+        )
+        for layer in layers
+    )
+    return CheckReport(model.name, target, precision, rows, (*rules.findings, *constants), placement)
 
 
 def require_batch(placement: Placement, batch: int, target: Target, precision: Precision) -> None:

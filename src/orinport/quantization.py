@@ -20,6 +20,7 @@ from orinport.precision.cache import (
 )
 from orinport.precision.calibrate import CalibrationOptions, calibrate, input_specs
 from orinport.precision.complete import complete, constant_scales, cut_constants
+from orinport.precision.constants import constant_findings
 from orinport.precision.coverage import Coverage, check_ranges, check_scales, coverage
 from orinport.precision.explicit import insert_qdq
 from orinport.precision.findings import unwritable_name
@@ -257,6 +258,9 @@ def quantise(
     )
     texts = {"scales.json": scales_json(report.scales)}
     wished = wished_in_fp16(after, options.fp16)
+    in_fp16 = [*done.fp16_layers, *(row.layer for row in after.layers if row.layer.name in wished)]
+    unfit = [each for each in constant_findings(written, in_fp16, half=True) if each not in after.findings]
+    after = replace(after, findings=(*after.findings, *unfit))
     if after.target.stack.strongly_typed:
         explicit, lost = insert_qdq(written, report.scales)
         after = replace(after, findings=(*after.findings, *lost))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orinport.precision.complete import hands_back, is_quantisable, keeps
+from orinport.precision.constants import HALF_LARGEST
 from orinport.precision.findings import absurd_range, missing_scale, unknown_tensor
 from orinport.precision.scales import Origin, Scale, Scales
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Coverage", "TensorScale", "check_ranges", "check_scales", "coverage"]
 
-_HUGE = 65504.0
 _TINY = 1e-7
 _FAR = 1e4
 
@@ -106,8 +106,8 @@ def check_ranges(scales: Scales, layers: Sequence[Layer]) -> tuple[Finding, ...]
 def _absurd(scale: Scale) -> str:
     if scale.origin in (Origin.FUSED, Origin.FREE):
         return ""
-    if scale.range > _HUGE:
-        return f"more than FP16 can hold ({_HUGE:g}), so the tensor cannot be meant to run on the DLA"
+    if scale.range > HALF_LARGEST:
+        return f"more than FP16 can hold ({HALF_LARGEST:g}), so the tensor cannot be meant to run on the DLA"
     if scale.range < _TINY:
         return "so small that FP16 rounds it to a few steps"
     return ""

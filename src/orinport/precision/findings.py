@@ -23,9 +23,11 @@ __all__ = [
     "constant_activation",
     "costly_products",
     "fused_convolution",
+    "infinite_constant",
     "integer_edge",
     "invalid_scale",
     "invalid_weight_scale",
+    "large_constant",
     "missing_scale",
     "nonfinite_activation",
     "repeated_entry",
@@ -33,6 +35,7 @@ __all__ = [
     "tied_ranges",
     "unknown_tensor",
     "unwritable_name",
+    "vanishing_constant",
     "weight_scales",
 ]
 
@@ -299,4 +302,48 @@ def integer_edge(name: str, side: str) -> Finding:
         " scale. With INT8 as the format on the board the integers are the same as before.",
         "Scale the data, or use the INT8 format of the bundle.",
         source="the given network",
+    )
+
+
+_IEEE = "IEEE 754"
+
+
+def large_constant(layer: Layer, name: str, value: float, limit: float) -> Finding:
+    """A constant beyond FP16 in a layer that runs in FP16."""
+    return _finding(
+        "Q014",
+        f"{name!r} holds {value:.6g}; FP16 ends at {limit:g}, and what the DLA's compiler makes of larger constants is"
+        " not documented.",
+        "Divide it and multiply what comes of it; a mask seldom needs more than -1e4. Or keep the layer on the GPU.",
+        value=value,
+        limit=limit,
+        source=_IEEE,
+        confidence=Confidence.DOCUMENTED,
+        layer=layer,
+    )
+
+
+def vanishing_constant(layer: Layer, name: str, largest: float, limit: float) -> Finding:
+    """Factors that all become 0 in FP16."""
+    return _finding(
+        "Q014",
+        f"No element of {name!r} is larger than {largest:.3g}: in FP16 all of them become 0.",
+        "Multiply it and divide what comes of it, or keep the layer on the GPU.",
+        value=largest,
+        limit=limit,
+        source=_IEEE,
+        confidence=Confidence.DOCUMENTED,
+        layer=layer,
+    )
+
+
+def infinite_constant(layer: Layer, name: str, number: int) -> Finding:
+    """A constant with elements that are NaN or infinite."""
+    return _finding(
+        "Q014",
+        f"{count(number, 'element')} of {name!r} {'is' if number == 1 else 'are'} NaN or infinite.",
+        "Find out how it came into the network, and write the network again.",
+        value=number,
+        limit=0,
+        layer=layer,
     )

@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from orinport.errors import OrinportError
 from orinport.model.save import copy_model
+from orinport.precision.constants import HALF_LARGEST
 from orinport.rewrites.valid import type_problem
 
 if TYPE_CHECKING:
@@ -97,9 +98,9 @@ def _values(graph: ir.Graph) -> Iterator[ir.Value]:
 def _round(name: str, array: np.ndarray) -> tuple[np.ndarray, list[str]]:
     finite = array[np.isfinite(array)]
     largest = float(np.abs(finite).max()) if finite.size else 0.0
-    if largest > float(np.finfo(np.float16).max):
+    if largest > HALF_LARGEST:
         raise OrinportError(
-            f"The constant {name!r} holds {largest:g}, more than FP16 can hold (65504).",
+            f"The constant {name!r} holds {largest:g}, more than FP16 can hold ({HALF_LARGEST:g}).",
             "Rescale it, or choose a target whose software runs FP32 parts on the GPU.",
         )
     half = array.astype(np.float16)

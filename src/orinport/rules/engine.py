@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from orinport.model.layer import Layer, Tensor
     from orinport.targets.target import Precision, Target
 
-__all__ = ["RuleReport", "check_layers"]
+__all__ = ["RuleReport", "check_layers", "selected"]
 
 _GRAVITY = {Verdict.DLA: 0, Verdict.UNKNOWN: 1, Verdict.GPU: 2, Verdict.BLOCKED: 3}
 
@@ -76,7 +76,7 @@ def check_layers(
     if not context.gpu_fallback:
         findings = [_blocking(finding) for finding in findings]
         verdicts.update({i: Verdict.BLOCKED for i, verdict in verdicts.items() if verdict is Verdict.GPU})
-    shown = tuple(finding for finding in findings if _selected(finding.code, select, ignore))
+    shown = tuple(finding for finding in findings if selected(finding.code, select, ignore))
     return RuleReport(shown, verdicts, _codes(shown, index))
 
 
@@ -167,7 +167,8 @@ def _blocking(finding: Finding) -> Finding:
     return replace(finding, verdict=Verdict.BLOCKED) if finding.verdict is Verdict.GPU else finding
 
 
-def _selected(code: str, select: Sequence[str], ignore: Sequence[str]) -> bool:
+def selected(code: str, select: Sequence[str], ignore: Sequence[str]) -> bool:
+    """True if findings with this code are shown: `select` and `ignore` hold prefixes of codes."""
     if select and not code.startswith(tuple(prefix.upper() for prefix in select)):
         return False
     return not code.startswith(tuple(prefix.upper() for prefix in ignore))
