@@ -136,6 +136,24 @@ def test_constants_at_the_ends_of_fp32_are_proved(value: float, constant: str, d
     assert report.proof.equal
 
 
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [(65504.0, None), (65505.0, "'y_weights' holds 65505"), (-3e38, "holds -3e+38"), (2.0**-25, "become 0"), (0, None)],
+)
+@pytest.mark.parametrize("constant", ["rhs", "lhs"])
+def test_constants_that_fp16_cannot_hold_are_told(value: float, told: str | None, constant: str) -> None:
+    values = np.full((4, 4), value)
+    report = orinport.plan_matmul(4, 4, 4, constant=constant, precision="fp16", values=values)
+    text, best = matmul_text(report), matmul_document(report)["plans"][0]
+    assert best["dla"]
+    assert "in FP32" in text
+    assert ("Q014 note" in text) is (told is not None)
+    assert [(each["code"], each["verdict"]) for each in best["findings"]] == ([("Q014", None)] if told else [])
+    assert told is None or told in best["findings"][0]["message"]
+    in_int8 = orinport.plan_matmul(4, 4, 4, constant=constant, precision="int8", values=values)
+    assert "Q014" not in matmul_text(in_int8)
+
+
 def test_a_nan_is_not_equal() -> None:
     product = Product(4, 4, 4)
     constant = np.ones((4, 4), np.float32)

@@ -18,10 +18,12 @@ from orinport.model.lower import lower
 from orinport.model.runtime import open_session
 from orinport.placement.place import place
 from orinport.placement.placement import Placement, Region
+from orinport.precision.constants import constant_findings
 from orinport.predict.network import predict_network
 from orinport.rules.engine import check_layers
 from orinport.rules.finding import Verdict
 from orinport.targets.catalogue import rows_for
+from orinport.targets.target import Precision
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
     from orinport.predict.prediction import Prediction
     from orinport.rules.finding import Finding
-    from orinport.targets.target import Precision, Target
+    from orinport.targets.target import Target
 
 __all__ = ["MatmulReport", "Plan", "Proof", "break_even", "plan_matmul", "prove"]
 
@@ -42,7 +44,7 @@ _FAR = 120
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """One inference of the plan's network in ONNX Runtime against NumPy in float64."""
+    """One inference of the plan's network in ONNX Runtime, in FP32, against NumPy in float64."""
 
     max_error: float
     tolerance: float
@@ -64,6 +66,8 @@ class Plan:
     prediction: Prediction | None
     inferences: int
     """Inferences that compute all products."""
+    notes: tuple[Finding, ...] = ()
+    """Constants that FP16 cannot hold, of a plan that the DLA takes."""
 
     @property
     def total_us(self) -> float:
@@ -178,7 +182,10 @@ def judge(candidate: Candidate, product: Product, target: Target, precision: Pre
     placement = place(
         layers, report.verdicts, inputs=model.inputs, outputs=model.outputs, target=target, precision=precision
     )
-    return Plan(candidate, True, (), predict_network(candidate.name, placement, target, precision), inferences)
+    prediction = predict_network(candidate.name, placement, target, precision)
+    running = [layer for layer in layers if not layer.folds]
+    notes = constant_findings(model, running, half=precision is Precision.FP16)
+    return Plan(candidate, True, (), prediction, inferences, tuple(notes))
 
 
 def prove(candidate: Candidate, product: Product, constant: NDArray[Any] | None) -> Proof:

@@ -60,7 +60,7 @@ def _plan(plan: Plan) -> dict[str, Any]:
             name: {"layout": layout.document(), "columns": [part.start, part.stop]}
             for name, (layout, part) in candidate.outputs.items()
         },
-        "findings": [finding_document(finding) for finding in plan.findings],
+        "findings": [finding_document(finding) for finding in (*plan.findings, *plan.notes)],
     }
 
 
@@ -83,7 +83,7 @@ def matmul_text(report: MatmulReport, style: Style = PLAIN) -> str:
     if report.proof is not None:
         lines.append(
             f"plan 1 against NumPy in ONNX Runtime: {style.good('equal')}, largest error {report.proof.max_error:.2g}"
-            f" of the largest value (tolerance {report.proof.tolerance:.2g})"
+            f" of the largest value (tolerance {report.proof.tolerance:.2g}), in FP32"
         )
     lines.append(f"the GPU, all products in one launch: about {time_text(report.gpu_us)}, give or take a factor of 3")
     if report.best is not None:
@@ -109,6 +109,8 @@ def _lines(number: int, plan: Plan, style: Style) -> list[str]:
         f"   an inference: launch {time_text(sum(r.launch_us for r in prediction.regions))},"
         f" {count(len(layers), 'operation')} {time_text(sum(layer.us for layer in layers))}; the longest"
         f" {time_text(worst.us)}, bound by {worst.bound.value}, {100 * worst.mac_utilisation:.1f} % of the multipliers",
+        *(f"   {style.warn(f'{note.code} note')}: {clean(note.message)}" for note in plan.notes),
+        *(f"   help: {advice}" for advice in dict.fromkeys(note.help for note in plan.notes)),
     ]
 
 
