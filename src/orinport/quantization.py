@@ -88,11 +88,13 @@ class QuantizeReport:
     coverage: Coverage
     checked: CheckReport
     """The network's layers and where they run, in INT8."""
+    constants: tuple[Finding, ...] = ()
+    """Constants that FP16 cannot hold, of layers that run in FP16 for want of a scale."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What was noticed while the scales were found, and which tensors have none."""
-        return (*self.scales.findings, *self.coverage.findings)
+        """What was noticed while the scales were found, which tensors have none, and what FP16 cannot hold there."""
+        return (*self.scales.findings, *self.coverage.findings, *self.constants)
 
 
 def quantize_model(
@@ -201,7 +203,9 @@ def finish(scales: Scales, model: Model, report: CheckReport, options: Int8Optio
     tied = cut_constants(tie(marked, running, report.target, options.ties), layers)
     if not report.target.stack.strongly_typed:
         tied = _writable(tied)
-    return QuantizeReport(model, report.target, tied, coverage(tied, regions), report)
+    done = coverage(tied, regions)
+    constants = constant_findings(model, done.fp16_layers, half=True)
+    return QuantizeReport(model, report.target, tied, done, report, tuple(constants))
 
 
 def _writable(scales: Scales) -> Scales:
@@ -258,7 +262,7 @@ def quantise(
     )
     texts = {"scales.json": scales_json(report.scales)}
     wished = wished_in_fp16(after, options.fp16)
-    in_fp16 = [*done.fp16_layers, *(row.layer for row in after.layers if row.layer.name in wished)]
+    in_fp16 = [row.layer for row in after.layers if row.layer.name in wished]
     unfit = [each for each in constant_findings(written, in_fp16, half=True) if each not in after.findings]
     after = replace(after, findings=(*after.findings, *unfit))
     if after.target.stack.strongly_typed:

@@ -135,6 +135,40 @@ def test_batch_normalisations_count_by_what_is_made_of_them(tmp_path: Path) -> N
     assert term == "4 elements of 'term of bn' are NaN or infinite."
 
 
+@pytest.mark.parametrize(("alpha", "number"), [(65504.0, 0), (1e-9, 0), (1e6, 1), (-1e6, 1)])
+def test_slopes(tmp_path: Path, alpha: float, number: int) -> None:
+    path = network(tmp_path / "n.onnx", [helper.make_node("LeakyRelu", ["x"], ["y"], name="leaky", alpha=alpha)])
+    messages = told(orinport.check(path, target=TARGET, precision=FP16))
+    assert len(messages) == number
+    assert all(f"'slope of leaky' holds {alpha:.6g}" in each for each in messages)
+
+
+@pytest.mark.parametrize(("value", "number"), [(65504.0, 0), (1e-9, 0), (1e5, 1)])
+def test_concatenated_constants(tmp_path: Path, value: float, number: int) -> None:
+    nodes = [
+        helper.make_node("Concat", ["x", "c"], ["joint"], name="joint", axis=1),
+        helper.make_node("Conv", ["joint", "w"], ["y"], name="conv"),
+    ]
+    path = network(tmp_path / "n.onnx", nodes, c=np.full((1, 4, 8, 8), value), w=np.ones((4, 8, 1, 1)))
+    report = orinport.check(path, target=TARGET, precision=FP16)
+    assert report.all_dla
+    assert len(told(report)) == number
+
+
+def test_quantize_tells_of_layers_without_a_scale(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "v"], ["t"], name="first"),
+        helper.make_node("Conv", ["t", "w"], ["y"], name="second"),
+    ]
+    path = network(tmp_path / "n.onnx", nodes, v=kernel(2e5), w=kernel(1e5))
+    scales = tmp_path / "s.json"
+    scales.write_text('{"tensors": {"x": {"scale": 0.1}, "t": {"scale": 0.1}}}')
+    report = orinport.quantize(path, target=TARGET, scales=scales)
+    assert [(each.layer, each.value) for each in report.findings if each.code == "Q014"] == [("second", 1e5)]
+    prepared = orinport.prepare(path, output=tmp_path / "out", target=TARGET, precision=INT8, scales=scales)
+    assert len(told(prepared.after)) == 1
+
+
 def test_layers_off_the_dla_are_left_alone(tmp_path: Path) -> None:
     path = network(
         tmp_path / "n.onnx",

@@ -28,8 +28,8 @@ HALF_ZERO = 2.0**-25
 
 _FACTORS = {"Conv": 1, "ConvTranspose": 1, "Gemm": 1, "MatMul": 1, "PRelu": 1, "Mul": 0, "Div": 0}
 """Operators, and the input from which on constants may stand; all of these multiply, or divide."""
-_TERMS = {"Conv": 2, "ConvTranspose": 2, "Gemm": 2, "Add": 0, "Sub": 0, "Sum": 0}
-"""The same for what is added."""
+_TERMS = {"Conv": 2, "ConvTranspose": 2, "Gemm": 2, "Add": 0, "Sub": 0, "Sum": 0, "Concat": 0}
+"""The same for what is added, or handed on."""
 
 
 def constant_findings(model: Model, layers: Iterable[Layer], *, half: bool) -> list[Finding]:
@@ -59,6 +59,8 @@ def _constants(model: Model, node: ir.Node) -> Iterator[tuple[str, NDArray[np.fl
     if node.op_type == "BatchNormalization":
         yield from _normalisation(model, node)
         return
+    if node.op_type == "LeakyRelu":
+        yield f"slope of {display_name(node)}", np.asarray([node.attributes.get_float("alpha", 0.01)]), False
     first_factor, first_term = _FACTORS.get(node.op_type), _TERMS.get(node.op_type)
     for position, value in enumerate(node.inputs):
         multiplies = first_factor is not None and position >= first_factor
