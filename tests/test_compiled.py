@@ -49,3 +49,18 @@ def test_a_folder_of_someone_else_is_refused(cache: Path) -> None:
     os.chown(cache / "cpu", 65534, 65534)
     with pytest.raises(CacheFolderError, match="others may write"):
         private_folder("cpu")
+
+
+def test_a_folder_that_takes_no_files_is_said_and_not_raised_as_a_defect(cache: Path, monkeypatch, tmp_path) -> None:
+    from orinport import compiled
+
+    def full(**_options: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    source = tmp_path / "empty.c"
+    source.write_text("", encoding="utf-8")
+    monkeypatch.setattr(compiled, "_compiler", lambda: ["cc"])
+    monkeypatch.setattr(compiled, "_run", lambda _command: "cc 1")
+    monkeypatch.setattr(compiled.tempfile, "mkstemp", full)
+    with pytest.raises(compiled.CompileError, match="nothing can be written"):
+        compiled.Compilation("x", "cpu", (source,), ((),), lambda path: path).library()

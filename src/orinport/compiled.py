@@ -105,7 +105,10 @@ class Compilation:
 
     def _compile(self, compiler: list[str], flags: tuple[str, ...], path: Path) -> bool:
         """Compile into a temporary file and move it into place, so that nobody ever loads half a library."""
-        handle, name = tempfile.mkstemp(suffix=".so", dir=path.parent)
+        try:
+            handle, name = tempfile.mkstemp(suffix=".so", dir=path.parent)
+        except OSError as error:
+            raise CompileError(f"nothing can be written to {str(path.parent)!r}: {error.strerror}") from error
         os.close(handle)
         try:
             _run([*compiler, *flags, "-o", name, str(self.sources[0]), "-lm"])

@@ -268,3 +268,111 @@ def test_a_compiler_that_cannot_be_imported_says_why(packages):
     packages.write_text("raise ImportError('libnvrtc is missing')")
     with pytest.raises(CudaUnavailableError, match=r"cannot be imported \(libnvrtc is missing\)"):
         _compiler()
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("content", ['{"choices": {"KEY": 1e999}}', "[" * 100000, "\x00", '{"choices": 5}', "[]"])
+def test_a_damaged_file_of_choices_is_none(tmp_path, monkeypatch, content):
+    from orinport.dcnv4.cuda_tune import measured_choice, problem_key, remember
+
+    monkeypatch.setenv("ORINPORT_CACHE", str(tmp_path))
+    device = type("Device", (), {"identity": f"made up for {content[:30]}"})()
+    p = params(2, 56, 56, Geometry(4, 16))
+    key = problem_key(p, F16, F16, False)
+    path = remember(device, {"another": 3})
+    path.write_text(content.replace("KEY", key), encoding="utf-8")
+    assert measured_choice(device, p, F16, F16, False) == 0
+    remember(device, {key: 2})
+    assert measured_choice(device, p, F16, F16, False) == 2
+
+
+@pytest.mark.torch
+def test_choices_that_cannot_be_written_say_so(tmp_path, monkeypatch):
+    from orinport.dcnv4 import cuda_tune
+
+    def full(path, text):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setenv("ORINPORT_CACHE", str(tmp_path))
+    monkeypatch.setattr(cuda_tune, "write_whole", full)
+    with pytest.raises(OrinportError, match="cannot be written: No space left"):
+        cuda_tune.remember(type("Device", (), {"identity": "a full disk"})(), {"key": 3})
+
+
+def test_a_kernel_that_cannot_be_kept_is_used_all_the_same(tmp_path, monkeypatch):
+    from orinport.dcnv4 import cuda_compile
+
+    def full(path, content):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setenv("ORINPORT_CACHE", str(tmp_path))
+    monkeypatch.setattr(cuda_compile, "compile_kernel", lambda header, name, architecture: ("symbol", b"code"))
+    device = type("Device", (), {"identity": "a GPU", "architecture": (9, 0)})()
+    with monkeypatch.context() as patch:
+        patch.setattr(cuda_compile, "_write_whole", full)
+        assert cuda_compile.CudaDevice._cubin(device, "forward.cuh", "kernel") == ("symbol", b"code")
+    assert list((tmp_path / "cuda").iterdir()) == []
+    assert cuda_compile.CudaDevice._cubin(device, "forward.cuh", "kernel") == ("symbol", b"code")
+    (kept,) = (tmp_path / "cuda").iterdir()
+    assert kept.read_bytes() == b"symbol\ncode"
+
+
+class _RecordingDevice:
+    """Stands for a GPU: remembers which kernels are launched, computes nothing."""
+
+    def __init__(self):
+        self.names = []
+
+    def kernel(self, header, name):
+        self.names.append(name)
+        return self
+
+    def launch(self, launch, stream, params):
+        pass
+
+
+@pytest.fixture
+def recording(torch, monkeypatch):
+    from contextlib import nullcontext
+
+    from orinport.dcnv4 import cuda
+
+    device = _RecordingDevice()
+    monkeypatch.setattr(cuda, "cuda_device", lambda ordinal: device)
+    monkeypatch.setattr(torch.cuda, "device", lambda which: nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda which: type("Stream", (), {"cuda_stream": 0})())
+    return device
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(("offsets", "kernel"), [("float16", "F16"), ("float32", "F32")])
+def test_kernels_of_one_type_get_tensors_of_one_type(torch, recording, offsets, kernel):
+    """A float16 value may come with float32 offsets; these kernels would read them as float16."""
+    from orinport.dcnv4 import cuda
+
+    numbers = getattr(torch, offsets)
+    value, vectors = torch.zeros(1, 4, 4, 32).half(), torch.zeros(1, 4, 4, 56, dtype=numbers)
+    gradients = cuda.dcnv4_backward_cuda(value, value, vectors, Geometry(2, 16))
+    assert [each.dtype for each in gradients] == [torch.float16, numbers]
+    rows, samples = torch.zeros(1, 16, 2, 8).half(), torch.zeros(1, 5, 2, 12, dtype=numbers)
+    output = cuda.flash_deform_attn_cuda(rows, torch.tensor([[4, 4]]), torch.tensor([0]), samples, 4)
+    assert output.dtype == torch.float16
+    backward, attention = recording.names
+    assert f"<orinport::dcnv4::{kernel}, orinport::dcnv4::{kernel}," in backward
+    assert f"<orinport::dcnv4::{kernel}," in attention
+
+
+@pytest.mark.torch
+def test_gradients_that_do_not_fit_are_refused_before_the_launch(torch, recording):
+    from orinport.dcnv4 import cuda
+
+    value, vectors = torch.zeros(1, 4, 4, 32), torch.zeros(1, 4, 4, 56)
+    for gradient in (value[:, :1], value.half()):
+        with pytest.raises(OrinportError, match="the gradient must be"):
+            cuda.dcnv4_backward_cuda(gradient, value, vectors, Geometry(2, 16))
+    with pytest.raises(CudaUnavailableError, match="int8"):
+        cuda.dcnv4_backward_cuda(value.char(), value.char(), vectors, Geometry(2, 16))
+    shapes, starts = torch.tensor([[4, 4]]), torch.tensor([0])
+    with pytest.raises(CudaUnavailableError, match="int8"):
+        cuda.flash_deform_attn_cuda(torch.zeros(1, 16, 2, 8).char(), shapes, starts, torch.zeros(1, 5, 2, 12), 4)
+    assert recording.names == []

@@ -243,3 +243,21 @@ def test_attention_is_exported(torch):
     found = session.run(None, dict(zip(names, (each.numpy() for each in inputs), strict=True)))[0]
     with torch.no_grad():
         assert error(found, network(*inputs).numpy()) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"batch": "1" * 5000}, "is no batch"), ({"seed": -1}, "--seed must be"), ({"seed": 2**63}, "--seed must be")],
+)
+def test_numbers_that_are_none_are_refused(tmp_path, options, words):
+    from orinport.cli.dcnv4 import export
+
+    with pytest.raises(OrinportError, match=words):
+        export("t", output=tmp_path / "network.onnx", **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_absurd_numbers_in_metadata_are_not_said():
+    from orinport.dcnv4.facts import Facts
+
+    assert Facts.of({"orinport.size": "9" * 5000, "orinport.seed": "-3"}) == Facts()

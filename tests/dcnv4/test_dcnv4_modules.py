@@ -367,3 +367,71 @@ def test_weights_that_can_be_none(torch, tmp_path, change, words):
     torch.save(state, tmp_path / "c.pth")
     with pytest.raises(OrinportError, match=words):
         flash_internimage("t", checkpoint=tmp_path / "c.pth")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"group": 0}, {"channels": 0}, {"channels": "64"}, {"dw_kernel_size": 2}, {"dw_kernel_size": 0}),
+        *({"offset_scale": "a"}, {"offset_scale": 10**400}, {"kernel_size": (3, 3)}, {"pad": 2**32}),
+        {"dilation": 2**32},
+    ],
+)
+def test_modules_that_cannot_be(torch, change):
+    from orinport.dcnv4 import DCNv4
+
+    with pytest.raises(OrinportError, match="DCNv4: "):
+        DCNv4(**change)
+
+
+@pytest.mark.parametrize("change", [{"n_heads": 0}, {"n_heads": -8}, {"d_model": 0}, {"n_levels": 0}, {"n_points": 0}])
+def test_attention_that_cannot_be(torch, change):
+    from orinport.dcnv4 import FlashDeformAttn
+
+    with pytest.raises(OrinportError, match="FlashDeformAttn: "):
+        FlashDeformAttn(**change)
+
+
+def test_inputs_that_do_not_fit_a_module(torch):
+    from orinport.dcnv4 import DCNv4, FlashDeformAttn
+
+    module, tokens = DCNv4(32, group=4), torch.zeros(2, 64, 32)
+    for shape in ((-8, -8), (4, 4, 4), (5, 5)):
+        with pytest.raises(OrinportError, match=r"shape"):
+            module(tokens, shape)
+    with pytest.raises(OrinportError, match="has 16 channels, not 32"):
+        module(tokens[..., :16])
+    attention, levels, starts = FlashDeformAttn(32, 1, 4, 2), torch.tensor([[8, 8]]), torch.tensor([0])
+    with pytest.raises(OrinportError, match="reference points must be"):
+        attention(tokens, torch.zeros(2, 64, 2), tokens, levels, starts)
+
+
+@pytest.mark.parametrize("layout", ["archive", "stream"])
+def test_damaged_checkpoints_are_refused_in_one_sentence(torch, tmp_path, layout):
+    import random
+
+    from orinport.dcnv4.flash_internimage import load_checkpoint
+
+    path, rng = tmp_path / "weights.pth", random.Random(5)
+    state = {"a": torch.randn(3, 4), "b": torch.arange(5)}
+    torch.save(state, path, _use_new_zipfile_serialization=layout == "archive")
+    whole, refused = path.read_bytes(), 0
+    for _ in range(400):
+        damaged = bytearray(whole)
+        for _ in range(rng.randrange(1, 6)):
+            damaged[rng.randrange(min(len(damaged), 600))] = rng.randrange(256)
+        path.write_bytes(damaged[: rng.choice([len(damaged), rng.randrange(1, len(damaged))])])
+        try:
+            load_checkpoint(path)
+        except OrinportError:
+            refused += 1
+    assert refused > 200
+
+
+def test_seeds_and_classes_that_cannot_be(torch):
+    from orinport.dcnv4.flash_internimage import flash_internimage, randomize
+
+    with pytest.raises(OrinportError, match="at least one class"):
+        flash_internimage("t", classes=0)
+    with pytest.raises(OrinportError, match="64 bits"):
+        randomize(torch.nn.Linear(2, 2), 2**70)

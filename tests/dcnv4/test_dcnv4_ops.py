@@ -529,3 +529,32 @@ def test_second_derivatives(torch, backend):
     assert torch.autograd.gradgradcheck(
         lambda v, s: flash_deform_attn(v, shapes, starts, s, points=2), (value, samples)
     )
+
+
+@pytest.mark.parametrize("change", ["shape", "type"])
+def test_gradients_of_another_output_are_refused(torch, backend, change):
+    """Before their addresses go to a kernel, which would read beyond their end."""
+    geometry = Geometry(4, 8)
+    value, vectors = random_inputs(torch, geometry, 1, 6, 6)
+    gradient = torch.ones(1, 1, 6, 32) if change == "shape" else torch.ones(1, 6, 6, 32, dtype=torch.float16)
+    window = (geometry.kernel, geometry.stride, geometry.padding, geometry.dilation)
+    with pytest.raises(OrinportError, match="the gradient must be"):
+        torch.ops.orinport.dcnv4_backward(gradient, value, vectors, *window, 4, 8, 1.0, False)
+    with pytest.raises(OrinportError, match="of one type"):
+        torch.ops.orinport.dcnv4_backward(value.double(), value.double(), vectors, *window, 4, 8, 1.0, False)
+    levels, starts = torch.tensor([[2, 2]]), torch.tensor([0])
+    rows, samples = torch.ones(1, 4, 2, 8), torch.ones(1, 5, 2, 12)
+    gradient = torch.ones(1, 4, 16) if change == "shape" else torch.ones(1, 5, 16, dtype=torch.float64)
+    with pytest.raises(OrinportError, match="the gradient must be"):
+        torch.ops.orinport.flash_deform_attn_backward(gradient, rows, levels, starts, samples, 4)
+
+
+def test_levels_and_inputs_that_are_none(torch, backend):
+    from orinport.dcnv4 import dcnv4, flash_deform_attn
+
+    rows, samples, levels = torch.ones(1, 4, 2, 8), torch.ones(1, 5, 2, 12), torch.tensor([[2, 2]])
+    with pytest.raises(OrinportError, match="whole numbers"):
+        flash_deform_attn(rows, levels, torch.tensor([0.0]), samples, points=4)
+    value, vectors = random_inputs(torch, Geometry(4, 8), 1, 6, 6)
+    with pytest.raises(OrinportError, match="must be dense"):
+        dcnv4(value.to_sparse(), vectors, group=4, group_channels=8)

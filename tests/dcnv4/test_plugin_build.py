@@ -203,3 +203,24 @@ def test_the_command_writes_cases_without_a_build(monkeypatch, tmp_path, capsys)
     assert plugin_test(output=tmp_path / "nothing", write_cases=tmp_path / "cases", full=True, seed=4) == 0
     assert asked == [(tmp_path / "cases", {"full": True, "seed": 4})]
     assert capsys.readouterr().out == f"{tmp_path / 'cases' / 'cases.txt'}: 7 cases\n"
+
+
+@pytest.mark.parametrize("name", ['a"b', "a;b", "a\\b"])
+def test_paths_that_cmake_cannot_take_are_refused_before_it_runs(trt, tmp_path, name):
+    with pytest.raises(OrinportError, match="CMake cannot build with"):
+        build_plugin(PluginBuild(trt, tmp_path / name, kernels=False))
+    assert not (tmp_path / name).exists()
+
+
+def test_a_build_folder_that_cannot_be_made_is_named(trt, tmp_path):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(OrinportError, match="cannot be written: File exists"):
+        build_plugin(PluginBuild(trt, tmp_path / "file", kernels=False))
+
+
+@pytest.mark.parametrize("options", [{"seed": -1}, {"seed": 2**32}, {"fuzz": -1}, {"fuzz": 2**31}])
+def test_numbers_that_the_harness_cannot_take_are_refused(tmp_path, options):
+    from orinport.cli.dcnv4_plugin import plugin_test
+
+    with pytest.raises(OrinportError, match=f"--{next(iter(options))} must be"):
+        plugin_test(output=tmp_path, **options)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from orinport.cli.options import ModelPath, require_free
+from orinport.cli.options import ModelPath, require_free, require_seed
 from orinport.errors import MissingExtraError, OrinportError
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ def export(
     from orinport.model.save import save_proto
 
     count = _batch(batch)
+    require_seed(seed)
     if size is not None and size < 32:
         raise OrinportError(f"Size {size} is too small.", "The network divides the image by 32.")
     try:
@@ -116,6 +117,7 @@ def fuse(
     from orinport.dcnv4.projections import fuse_projections
     from orinport.model.save import save
 
+    require_seed(seed)
     target = _target(output, f"{model.stem}-{'split' if reverse else 'fused'}.onnx", force, beside=model)
     fusion = fuse_projections(model, reverse=reverse, seed=seed)
     done, refused = len(fusion.log.applied), [(entry.node, entry.reason) for entry in fusion.log.refused]
@@ -178,8 +180,8 @@ def _batch(text: str) -> int | None:
     """None for a dynamic batch."""
     if text == "dynamic":
         return None
-    if not text.isdecimal() or not 1 <= int(text) <= 4096:
-        raise OrinportError(f"{text!r} is no batch.", "Give a number from 1 to 4096, or 'dynamic'.")
+    if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= 4096:
+        raise OrinportError(f"{text[:20]!r} is no batch.", "Give a number from 1 to 4096, or 'dynamic'.")
     return int(text)
 
 

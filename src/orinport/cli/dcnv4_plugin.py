@@ -7,6 +7,8 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from orinport.cli.options import require_seed
+
 __all__ = ["app", "plugin_build", "plugin_test"]
 
 _FOLDER = Path("build/orinport-plugins")
@@ -87,7 +89,11 @@ def plugin_test(
 
     from orinport.dcnv4.plugin_build import PluginBuild, has_gpu, run_harness
     from orinport.dcnv4.plugin_cases import write_cases as write
+    from orinport.errors import OrinportError
 
+    require_seed(seed, bits=32)
+    if not 0 <= fuzz <= 10**9:
+        raise OrinportError(f"--fuzz must be a number of rounds from 0 to 1000000000, not {fuzz}.")
     if write_cases is not None:
         number = write(write_cases, full=full, seed=seed)
         print(f"{write_cases / 'cases.txt'}: {number} cases")

@@ -31,6 +31,7 @@ __all__ = [
     "require_free",
     "require_not_input",
     "require_rows",
+    "require_seed",
     "style",
 ]
 
@@ -215,6 +216,12 @@ def require_rows(rows: int) -> None:
     """Raise OrinportError for a number of rows that no table has."""
     if rows < 0:
         raise OrinportError(f"A table cannot have {rows} rows.", "Use --rows 0 or more.")
+
+
+def require_seed(seed: int, bits: int = 63) -> None:
+    """Raise OrinportError for a seed that a generator does not take."""
+    if not 0 <= seed < 2**bits:
+        raise OrinportError(f"--seed must be a whole number from 0 to 2**{bits} - 1.")
 
 
 def _is_same_file(source: Path, output: Path) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import isfinite
+from numbers import Real
+from sys import float_info
 from typing import TYPE_CHECKING, Any
 
 from orinport.errors import OrinportError
@@ -16,10 +17,14 @@ from orinport.errors import OrinportError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["DeformAttnArguments", "Geometry", "check_attention_shapes", "offset_mask_width"]
+__all__ = ["DeformAttnArguments", "Geometry", "check_attention_shapes", "offset_mask_width", "require_whole"]
 
 _ALIGNMENT = 8
 """The width of offset_mask is a multiple of this, so that rows can be read by vector loads."""
+_LARGEST = 1 << 20
+_MOST_TAPS = 1024
+_LARGEST_EXTENT = 2**31 - 1
+"""The plugins' limits on fields, on the kernel's sides and points, and on extents: products fit into 64 bits."""
 
 
 def offset_mask_width(group: int, taps: int) -> int:
@@ -44,16 +49,16 @@ class Geometry:
     remove_center: bool = False
 
     def __post_init__(self) -> None:
-        _at_least("group", self.group, 1)
-        _at_least("group_channels", self.group_channels, 1)
+        require_whole("group", self.group, 1)
+        require_whole("group_channels", self.group_channels, 1)
         for name, low in (("kernel", 1), ("stride", 1), ("padding", 0), ("dilation", 1)):
             pair = getattr(self, name)
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                 raise OrinportError(f"DCNv4: {name} must be a pair (height, width), not {pair!r}.")
             for number in pair:
-                _at_least(name, number, low)
-        if not isfinite(self.offset_scale):
-            raise OrinportError(f"DCNv4: offset_scale must be finite, not {self.offset_scale}.")
+                require_whole(name, number, low, high=_MOST_TAPS if name == "kernel" else _LARGEST)
+        if not isinstance(self.offset_scale, Real) or not abs(self.offset_scale) <= float_info.max:
+            raise OrinportError(f"DCNv4: offset_scale must be finite, not {self.offset_scale!r:.20}.")
         if self.taps == 0:
             raise OrinportError("DCNv4: a 1x1 kernel without its centre has no taps.")
 
@@ -229,14 +234,14 @@ class DeformAttnArguments:
     points: int = 8
 
     def __post_init__(self) -> None:
-        _at_least("points", self.points, 1, "FlashDeformAttn")
+        require_whole("points", self.points, 1, "FlashDeformAttn", _MOST_TAPS)
         if not self.levels:
             raise OrinportError("FlashDeformAttn: there must be at least one level.")
         for level in self.levels:
             if len(level) != 2:
                 raise OrinportError(f"FlashDeformAttn: a level is (height, width), not {tuple(level)}.")
             for number in level:
-                _at_least("a level's size", number, 1, "FlashDeformAttn")
+                require_whole("a level's size", number, 1, "FlashDeformAttn", _LARGEST_EXTENT)
 
     @property
     def starts(self) -> tuple[int, ...]:
@@ -306,6 +311,9 @@ def check_attention_shapes(
     return batch, sampling_loc_attn[1], group, channels
 
 
-def _at_least(name: str, number: int, low: int, operator: str = "DCNv4") -> None:
+def require_whole(name: str, number: Any, low: int, operator: str = "DCNv4", high: int = _LARGEST) -> None:
+    """Raise OrinportError unless `number` is a whole number from `low` to `high`."""
     if isinstance(number, bool) or not hasattr(number, "__index__") or number < low:
         raise OrinportError(f"{operator}: {name} must be a whole number of at least {low}, not {number!r}.")
+    if number > high:
+        raise OrinportError(f"{operator}: {name} must be at most {high}.")

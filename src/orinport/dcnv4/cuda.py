@@ -215,7 +215,19 @@ def dcnv4_backward_cuda(
     """
     _require_one_device("DCNv4", value, offset_mask, gradient)
     batch, rows, columns, _ = geometry.check(value.shape, offset_mask.shape)
-    kind = _element_types(value.dtype, offset_mask.dtype)[0]
+    if gradient.shape != (batch, rows, columns, geometry.channels) or gradient.dtype != value.dtype:
+        raise OrinportError(
+            f"DCNv4: the gradient must be {value.dtype} of shape {(batch, rows, columns, geometry.channels)}, "
+            f"not {gradient.dtype} of shape {tuple(gradient.shape)}."
+        )
+    kind, offset_kind = _element_types(value.dtype, offset_mask.dtype)
+    if kind == ElementType.I8:
+        raise CudaUnavailableError("int8 has no gradients")
+    if kind != offset_kind:  # the kernel reads all in one type
+        for_value, for_offset = dcnv4_backward_cuda(
+            gradient.float(), value.float(), offset_mask.float(), geometry, deterministic=deterministic
+        )
+        return for_value.to(value.dtype), for_offset.to(offset_mask.dtype)
     value, offset_mask, gradient = value.contiguous(), offset_mask.contiguous(), gradient.contiguous()
     lanes = geometry.group_channels // 4
     aligned = all(tensor.data_ptr() % 16 == 0 for tensor in (value, gradient))
@@ -276,7 +288,12 @@ def flash_deform_attn_cuda(
     if starts.shape != (levels,):
         raise OrinportError(f"FlashDeformAttn: {levels} levels, but starts of shape {tuple(starts.shape)}.")
     rows = value.shape[1]
-    kind = _element_types(value.dtype, sampling_loc_attn.dtype)[0]
+    kind, sample_kind = _element_types(value.dtype, sampling_loc_attn.dtype)
+    if kind == ElementType.I8:
+        raise CudaUnavailableError("there is no kernel for int8")
+    if kind != sample_kind:  # the kernel reads all in one type
+        wide = flash_deform_attn_cuda(value.float(), shapes, starts, sampling_loc_attn.float(), points)
+        return wide.to(value.dtype)
     if shapes.dtype != starts.dtype or shapes.dtype not in (torch.int64, torch.int32) or shapes.device != value.device:
         raise CudaUnavailableError("shapes and starts must be integers of one type on value's GPU")
     value, samples = value.contiguous(), sampling_loc_attn.contiguous()

@@ -7,6 +7,7 @@ and the driver's version. It lives in `$ORINPORT_CACHE/cuda`, else `$XDG_CACHE_H
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import os
@@ -181,10 +182,8 @@ class CudaDevice:
         except OSError:
             pass
         symbol_name, code = compile_kernel(header, name, self.architecture)
-        handle, temporary = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(symbol_name.encode() + _SEPARATOR + code)
-        Path(temporary).replace(path)
+        with contextlib.suppress(OSError):  # a folder that is read-only or full: compiled again next time
+            _write_whole(path, symbol_name.encode() + _SEPARATOR + code)
         return symbol_name, code
 
     def _load(self, header: str, name: str, symbol: str, code: bytes) -> Loaded:
@@ -208,6 +207,17 @@ class CudaDevice:
     def _load_code(self, code: bytes, symbol: str) -> Any:
         library = self._call(self._driver.cuLibraryLoadData, code, [], [], 0, [], [], 0)
         return self._call(self._driver.cuLibraryGetKernel, library, symbol.encode())
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Write into a temporary file and move it into place, so that nobody ever loads half a kernel. Raises OSError."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        Path(temporary).replace(path)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
 
 
 _IMPORT = threading.Lock()

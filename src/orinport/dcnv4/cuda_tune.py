@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orinport.dcnv4.cuda_compile import CudaDevice, cache_folder, source_digest
 from orinport.dcnv4.cuda_plan import CONFIGURATIONS
+from orinport.errors import OrinportError
+from orinport.files import write_whole
 
 if TYPE_CHECKING:
     from orinport.dcnv4.cuda_plan import ElementType, Params
@@ -32,13 +32,13 @@ def measured_choice(device: CudaDevice, p: Params, value: ElementType, offset: E
 
 
 def remember(device: CudaDevice, choices: dict[str, int]) -> Path:
-    """Add measured choices to the GPU's file and return it."""
+    """Add measured choices to the GPU's file and return it. Raises OrinportError if it cannot be written."""
     path = _path(device)
     merged = {**_read(path), **choices}
-    handle, temporary = tempfile.mkstemp(dir=path.parent)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        json.dump({"device": device.identity, "choices": merged}, file, indent=1)
-    Path(temporary).replace(path)
+    try:
+        write_whole(path, json.dumps({"device": device.identity, "choices": merged}, indent=1))
+    except OSError as error:
+        raise OrinportError(f"{str(path)!r} cannot be written: {error.strerror}.") from error
     _choices.cache_clear()
     return path
 
@@ -59,5 +59,5 @@ def _read(path: Path) -> dict[str, int]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))["choices"]
         return {str(key): int(number) for key, number in content.items() if 0 < int(number) <= len(CONFIGURATIONS)}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return {}

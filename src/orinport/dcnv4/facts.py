@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 __all__ = ["Facts"]
 
 _PREFIX = "orinport."
+_DIGITS = 20
+"""Of the longest number that is taken for one; seeds have 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,6 @@ class Facts:
             return metadata.get(f"{_PREFIX}{name}", "")
 
         def number(name: str) -> int | None:
-            return int(text(name)) if text(name).isdecimal() else None
+            return int(text(name)) if text(name).isdecimal() and len(text(name)) <= _DIGITS else None
 
         return cls(text("model"), number("size"), text("checkpoint"), number("seed"))

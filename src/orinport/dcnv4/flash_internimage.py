@@ -8,6 +8,7 @@ Parameter names are those of the published checkpoints. Feature maps stay (N, H,
 from __future__ import annotations
 
 import pickle  # noqa: TID251 - only its error class: weights_only loading reports refused files with it
+import warnings
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -217,6 +218,8 @@ def flash_internimage(
     for a checkpoint that is unreadable, holds more than tensors, or belongs to another model.
     """
     name = variant_name(name)
+    if classes < 1:
+        raise OrinportError(f"There must be at least one class, not {classes}.")
     if checkpoint is None:
         model = FlashInternImage(VARIANTS[name], classes)
         randomize(model, seed)
@@ -236,6 +239,8 @@ def randomize(model: nn.Module, seed: int) -> None:
     only weakly: with full strength 30 layers of random deformations are chaotic, and amplify rounding errors
     more than ten-thousandfold.
     """
+    if not -(2**63) <= seed < 2**64:
+        raise OrinportError(f"A seed has 64 bits, and {seed} has more.")
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
@@ -261,7 +266,8 @@ def load_checkpoint(path: str | Path) -> dict[str, torch.Tensor]:
     # Training settings beside the weights become plain dictionaries; PyTorch takes such pairs since 2.7.
     settings = [(OrderedDict, "yacs.config.CfgNode")] if _torch_version() >= (2, 7) else []
     try:
-        with torch.serialization.safe_globals(settings):
+        with torch.serialization.safe_globals(settings), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a damaged file names protocols that there are not
             content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise OrinportError(f"There is no checkpoint {str(path)!r}.") from error
@@ -270,9 +276,9 @@ def load_checkpoint(path: str | Path) -> dict[str, torch.Tensor]:
             f"{str(path)!r} is no checkpoint, or holds objects other than tensors, which are not loaded.",
             "Save its state dict alone: torch.save(model.state_dict(), path).",
         ) from error
-    except (OSError, RuntimeError, EOFError, ValueError, KeyError, AttributeError) as error:
+    except Exception as error:  # PyTorch reads with a machine of its own, which damaged files break anywhere
         reason = first_line(error)
-        if isinstance(error, KeyError):  # an unknown opcode
+        if not isinstance(error, (OSError, RuntimeError, EOFError, ValueError)):  # such as KeyError: an unknown opcode
             reason = "it is no file that torch.save wrote"
         raise OrinportError(f"The checkpoint {str(path)!r} cannot be read: {reason}") from error
     return _state_dict(content, str(path))

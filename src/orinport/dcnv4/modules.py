@@ -9,7 +9,7 @@ from math import isqrt, pi
 import torch
 from torch import nn
 
-from orinport.dcnv4.arguments import Geometry
+from orinport.dcnv4.arguments import Geometry, require_whole
 from orinport.dcnv4.ops import dcnv4, flash_deform_attn
 from orinport.errors import OrinportError
 
@@ -22,7 +22,7 @@ class DCNv4(nn.Module):
     Parameters: `value_proj`, `offset_mask` (C to P), `output_proj`; with `dw_kernel_size` also the depthwise
     convolution `offset_mask_dw` in front of `offset_mask`; with `center_feature_scale` the gate
     `center_feature_scale_proj_weight` and `_bias`. A fresh module has all masks 0, so the operator gives 0.
-    Raises OrinportError for channels that do not divide into groups.
+    Raises OrinportError for channels that do not divide into groups, and for other numbers that make no sense.
     """
 
     def __init__(
@@ -41,8 +41,14 @@ class DCNv4(nn.Module):
         without_pointwise: bool = False,
     ) -> None:
         super().__init__()
+        require_whole("channels", channels, 1)
+        require_whole("group", group, 1)
         if channels % group:
             raise OrinportError(f"DCNv4: {channels} channels do not divide into {group} groups.")
+        if dw_kernel_size is not None:
+            require_whole("dw_kernel_size", dw_kernel_size, 1)
+            if dw_kernel_size % 2 == 0:
+                raise OrinportError(f"DCNv4: dw_kernel_size must be odd, not {dw_kernel_size}: it keeps the size.")
         if center_feature_scale and stride != 1:
             raise OrinportError("DCNv4: center_feature_scale mixes output and value, so it needs stride 1.")
         self.channels = channels
@@ -56,7 +62,7 @@ class DCNv4(nn.Module):
             (stride, stride),
             (pad, pad),
             (dilation, dilation),
-            float(offset_scale),
+            offset_scale,
             bool(remove_center),
         )
         if dw_kernel_size is not None:
@@ -86,12 +92,16 @@ class DCNv4(nn.Module):
 
         Where the size changes, offsets are made from the input pixels under the kernel's centre.
         """
+        if input.dim() in (3, 4) and input.shape[-1] != self.channels:
+            raise OrinportError(f"DCNv4: the input has {input.shape[-1]} channels, not {self.channels}.")
         if input.dim() == 4:
             return self._on_pixels(input)
         if input.dim() != 3:
             raise OrinportError(f"DCNv4: the input must be (N, L, C) or (N, H, W, C), not {tuple(input.shape)}.")
+        if shape is not None and len(shape) != 2:
+            raise OrinportError(f"DCNv4: shape must be (height, width), not {tuple(shape)}.")
         height, width = shape if shape is not None else (isqrt(input.shape[1]),) * 2
-        if height * width != input.shape[1]:
+        if height < 0 or height * width != input.shape[1]:
             raise OrinportError(f"DCNv4: {input.shape[1]} tokens are not {height}x{width} pixels; give their shape.")
         return self._on_pixels(input.unflatten(1, (height, width))).flatten(1, 2)
 
@@ -139,6 +149,9 @@ class FlashDeformAttn(nn.Module):
 
     def __init__(self, d_model: int = 256, n_levels: int = 4, n_heads: int = 8, n_points: int = 4) -> None:
         super().__init__()
+        numbers = {"d_model": d_model, "n_levels": n_levels, "n_heads": n_heads, "n_points": n_points}
+        for name, number in numbers.items():
+            require_whole(name, number, 1, "FlashDeformAttn")
         if d_model % n_heads:
             raise OrinportError(f"FlashDeformAttn: d_model {d_model} does not divide into {n_heads} heads.")
         self.d_model = d_model
@@ -201,6 +214,10 @@ class FlashDeformAttn(nn.Module):
 
     def _locations(self, offsets: torch.Tensor, points: torch.Tensor, shapes: torch.Tensor) -> torch.Tensor:
         """(N, Q, heads, L, points, 2), normalised."""
+        if points.dim() != 4:
+            raise OrinportError(
+                f"FlashDeformAttn: reference points must be (N, Q, L, 2) or (N, Q, L, 4), not {tuple(points.shape)}."
+            )
         if points.shape[-1] == 2:
             sizes = shapes.flip(-1).to(offsets.dtype)
             return points[:, :, None, :, None, :] + offsets / sizes[None, None, None, :, None, :]

@@ -89,6 +89,8 @@ def flash_deform_attn(
 def _attention(shapes: torch.Tensor, starts: torch.Tensor, points: int) -> tuple[DeformAttnArguments, list[int]]:
     if shapes.dim() != 2 or shapes.shape[1] != 2:
         raise OrinportError(f"FlashDeformAttn: value_spatial_shapes must have shape (L, 2), not {tuple(shapes.shape)}.")
+    if any(t.is_floating_point() or t.is_complex() or t.dtype == torch.bool for t in (shapes, starts)):
+        raise OrinportError("FlashDeformAttn: spatial shapes and level starts must be tensors of whole numbers.")
     levels = tuple((height, width) for height, width in shapes.tolist())
     return DeformAttnArguments(levels, points), starts.reshape(-1).tolist()
 
@@ -102,8 +104,19 @@ def _check_types(operator: str, value: torch.Tensor, numbers: torch.Tensor) -> N
             f"{operator}: both inputs must be of one type, or a half type and float32, "
             f"not {value.dtype} and {numbers.dtype}."
         )
+    if value.layout != torch.strided or numbers.layout != torch.strided:
+        raise OrinportError(f"{operator}: both inputs must be dense, not {value.layout} and {numbers.layout}.")
     if numbers.device != value.device:
         raise OrinportError(f"{operator}: both inputs must be on one device, not {value.device} and {numbers.device}.")
+
+
+def _check_gradient(operator: str, gradient: torch.Tensor, value: torch.Tensor, shape: tuple[int, ...]) -> None:
+    """Raise OrinportError unless `gradient` is one of an output of this shape: kernels take its address alone."""
+    if gradient.shape != shape or gradient.dtype != value.dtype or gradient.device != value.device:
+        raise OrinportError(
+            f"{operator}: the gradient must be {value.dtype} of shape {shape} on {value.device}, "
+            f"not {gradient.dtype} of shape {tuple(gradient.shape)} on {gradient.device}."
+        )
 
 
 def _prepare(*tensors: torch.Tensor) -> tuple[str, list[torch.Tensor]]:
@@ -125,10 +138,20 @@ def _dcnv4_default(value: torch.Tensor, offset_mask: torch.Tensor, *arguments: A
     return dcnv4_composed(value, offset_mask, Geometry.of_arguments(arguments))
 
 
+def _check_dcnv4_backward(
+    gradient: torch.Tensor, value: torch.Tensor, offset_mask: torch.Tensor, arguments: tuple[Any, ...]
+) -> Geometry:
+    _check_types("DCNv4", value, offset_mask)
+    geometry = Geometry.of_arguments(arguments)
+    batch, rows, columns, _ = geometry.check(value.shape, offset_mask.shape)
+    _check_gradient("DCNv4", gradient, value, (batch, rows, columns, geometry.channels))
+    return geometry
+
+
 def _dcnv4_backward_default(
     gradient: torch.Tensor, value: torch.Tensor, offset_mask: torch.Tensor, *arguments: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    geometry = Geometry.of_arguments(arguments)
+    geometry = _check_dcnv4_backward(gradient, value, offset_mask, arguments)
     return _differentiate(lambda v, o: dcnv4_composed(v, o, geometry), gradient, value, offset_mask)
 
 
@@ -152,11 +175,12 @@ def _dcnv4_backward_cpu(
     library = kernels()
     if library is None:
         return _dcnv4_backward_default(gradient, value, offset_mask, *arguments)
+    geometry = _check_dcnv4_backward(gradient, value, offset_mask, arguments)
     kind, (work, vectors, upstream) = _prepare(value, offset_mask, gradient)
     gradients = torch.zeros_like(work), torch.zeros_like(vectors)
     library.dcnv4(
         f"backward_{kind}",
-        Geometry.of_arguments(arguments),
+        geometry,
         work.shape,
         vectors.shape,
         _addresses(work, vectors, upstream, *gradients),
@@ -220,7 +244,10 @@ def _flash_backward_default(
     sampling_loc_attn: torch.Tensor,
     points: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
+    _check_types("FlashDeformAttn", value, sampling_loc_attn)
     arguments, first_rows = _attention(shapes, starts, points)
+    batch, queries, group, channels = arguments.check(value.shape, first_rows, sampling_loc_attn.shape)
+    _check_gradient("FlashDeformAttn", gradient, value, (batch, queries, group * channels))
     return _differentiate(
         lambda v, s: flash_deform_attn_composed(v, first_rows, s, arguments), gradient, value, sampling_loc_attn
     )
@@ -260,7 +287,10 @@ def _flash_backward_cpu(
     library = kernels()
     if library is None:
         return _flash_backward_default(gradient, value, shapes, starts, sampling_loc_attn, points)
+    _check_types("FlashDeformAttn", value, sampling_loc_attn)
     arguments, first_rows = _attention(shapes, starts, points)
+    batch, queries, group, channels = arguments.check(value.shape, first_rows, sampling_loc_attn.shape)
+    _check_gradient("FlashDeformAttn", gradient, value, (batch, queries, group * channels))
     kind, (work, vectors, upstream) = _prepare(value, sampling_loc_attn, gradient)
     gradients = torch.zeros_like(work), torch.zeros_like(vectors)
     library.flash(

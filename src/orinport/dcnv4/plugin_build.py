@@ -31,6 +31,7 @@ __all__ = [
 
 _SOURCE = Path(__file__).parent / "plugin"
 _TOOLCHAINS = {"jetson": "aarch64-jetson.cmake", "drive": "aarch64-drive.cmake"}
+_NOT_FOR_CMAKE = re.compile(r'[";\\\n]')
 _ARCHITECTURE = re.compile(r"[1-9][0-9]+[af]?(-real|-virtual)?|native|all|all-major")
 
 
@@ -146,9 +147,12 @@ def build_plugin(build: PluginBuild) -> Path:
     one line, and the log that holds the rest.
     """
     _check_tools(build)
-    build.folder.mkdir(parents=True, exist_ok=True)
     log = build.folder / "build.log"
-    log.write_text("", encoding="utf-8")
+    try:
+        build.folder.mkdir(parents=True, exist_ok=True)
+        log.write_text("", encoding="utf-8")
+    except OSError as error:
+        raise OrinportError(f"{str(build.folder)!r} cannot be written: {error.strerror}.") from error
     for command in commands(build):
         with log.open("a", encoding="utf-8") as stream:
             stream.write(f"{shlex.join(command)}\n")
@@ -189,6 +193,9 @@ def run_harness(
 def _check_tools(build: PluginBuild) -> None:
     if shutil.which("cmake") is None:
         raise OrinportError("cmake is not installed.", "It is needed in version 3.18 or newer: pip install cmake.")
+    for path in (build.trt_root, build.folder):
+        if found := _NOT_FOR_CMAKE.search(str(path.absolute())):
+            raise OrinportError(f"CMake cannot build with {found[0]!r} in a path: {str(path)!r}.")
     if not _headers(build.trt_root):
         raise OrinportError(
             f"There are no TensorRT headers (NvInferVersion.h) below {str(build.trt_root)!r}.",
