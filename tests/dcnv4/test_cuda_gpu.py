@@ -151,19 +151,38 @@ def test_gradients(geometry, dtype):
             assert all(torch.equal(a, b) for a, b in zip(results, again, strict=True))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_gradients_of_mixed_types(deterministic):
+    from orinport.dcnv4 import cuda
+    from orinport.dcnv4.composed import dcnv4_composed
+
+    geometry = Geometry(4, 16)
+    value, vectors = draw(geometry, 3, 12, 15, torch.float16)
+    vectors = vectors.nan_to_num().float() * 1.0009765  # not numbers of float16
+    inputs = [tensor.double().requires_grad_() for tensor in (value, vectors)]
+    output = dcnv4_composed(*inputs, geometry)
+    gradient = torch.randn_like(output).half()
+    output.backward(gradient.double())
+    results = cuda.dcnv4_backward_cuda(gradient, value, vectors, geometry, deterministic=deterministic)
+    assert [result.dtype for result in results] == [torch.float16, torch.float32]
+    assert error(results[0], inputs[0].grad) < 6e-4
+    assert error(results[1], inputs[1].grad) < 2e-6
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, "mixed"], ids=str)
 @pytest.mark.parametrize(("points", "channels"), [(4, 32), (8, 16), (3, 5)])
 def test_attention(dtype, points, channels):
     from orinport.dcnv4 import cuda
     from orinport.dcnv4.arguments import DeformAttnArguments
     from orinport.dcnv4.composed import flash_deform_attn_composed
 
+    mixed, dtype = dtype == "mixed", torch.float16 if dtype == "mixed" else dtype
     levels = ((32, 40), (16, 20), (8, 10))
     arguments = DeformAttnArguments(levels, points)
     value = torch.randn(3, arguments.rows, 4, channels, device="cuda").to(dtype)
     samples = torch.randn(3, 101, 4, arguments.width, device="cuda")
     samples[..., : 2 * 3 * points] = torch.rand_like(samples[..., : 2 * 3 * points]) * 1.4 - 0.2
-    samples = samples.to(dtype)
+    samples = samples if mixed else samples.to(dtype)
     shapes, starts = torch.tensor(levels, device="cuda"), torch.tensor(arguments.starts, device="cuda")
     output = cuda.flash_deform_attn_cuda(value, shapes, starts, samples, points)
     expected = flash_deform_attn_composed(value.double(), arguments.starts, samples.double(), arguments)
