@@ -419,3 +419,29 @@ def test_fuse_says_what_there_is_not(tmp_path, capsys):
     assert main(["dcnv4", "fuse", str(tmp_path / "n-portable.onnx"), "-o", str(tmp_path / "x.onnx")]) == 1
     assert "convert MODEL --to plugin" in capsys.readouterr().out
     assert not (tmp_path / "x.onnx").exists()
+
+
+@pytest.mark.parametrize("size", [-5, 0, 11586, 10**9])
+def test_sizes_that_no_picture_has(tmp_path, size):
+    """11585 x 11585 pixels would still be taken."""
+    (tmp_path / "n.onnx").write_bytes(colour_network(size="side").SerializeToString())
+    with pytest.raises(OrinportError, match="pixels cannot be made"):
+        Classifier(tmp_path / "n.onnx", size=size)
+
+
+def test_a_network_for_huge_pictures(tmp_path):
+    (tmp_path / "n.onnx").write_bytes(colour_network(size=11586).SerializeToString())
+    with pytest.raises(OrinportError, match="takes pictures of more than"):
+        Classifier(tmp_path / "n.onnx")
+
+
+@pytest.mark.parametrize("batch", [1, 4, "batch", None])
+@pytest.mark.parametrize(("size", "expected"), [(None, 224), (40, 40)])
+def test_height_and_width_that_the_network_leaves_open(colours, tmp_path, batch, size, expected):
+    (tmp_path / "open.onnx").write_bytes(colour_network(size="side", batch=batch).SerializeToString())
+    classifier = Classifier(tmp_path / "open.onnx", size=size)
+    assert classifier.size == (expected, expected)
+    pictures = [
+        Picture(np.eye(3, dtype=np.uint8)[channel] * np.full((50, 60, 3), 200, np.uint8)) for channel in (0, 1, 2)
+    ]
+    assert [guesses[0].index for guesses in classifier.classify(pictures, top=1)] == [0, 1, 2]

@@ -41,7 +41,7 @@ def classify(
         ),
     ] = "crop",
     size: Annotated[
-        int | None, Parameter(name="--size", help="Height and width, if the network leaves them open.")
+        int | None, Parameter(name="--size", help="Height and width, if the network leaves them open; by default 224.")
     ] = None,
     accuracy: Annotated[
         bool,

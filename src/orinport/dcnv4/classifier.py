@@ -18,7 +18,7 @@ from orinport.dcnv4.scores import final_activation
 from orinport.errors import OrinportError, first_line
 from orinport.files import read_bounded
 from orinport.model.runtime import open_session
-from orinport.pictures import Picture, read_picture
+from orinport.pictures import MAX_PIXELS, Picture, read_picture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -75,7 +75,8 @@ def read_labels(path: Path) -> Labels:
 class Classifier:
     """A network with one input (N, 3, H, W) of floats and one output (N, classes), in ONNX Runtime or on a board.
 
-    DCNv4 operators are run in their portable form. `size` is needed only if the network leaves it open. `run` takes a
+    DCNv4 operators are run in their portable form. `size`, by default 224, is
+    the height and width of pictures where the network leaves them open. `run` takes a
     batch to its output where it is not ONNX Runtime that runs the network in `path`, and `tail` is what it runs behind
     that. Where the network ends in Softmax or Sigmoid its output is taken for the probabilities, else for logits.
     Raises OrinportError if the network is no such classifier, or the labels are not as many as its classes.
@@ -90,13 +91,19 @@ class Classifier:
         run: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
         tail: Path | None = None,
     ) -> None:
-        model = load_any(path)
+        side = _DEFAULT_SIZE if size is None else size
+        if side < 1 or side * side > MAX_PIXELS:
+            raise OrinportError(
+                f"A picture of {side} x {side} pixels cannot be made.",
+                f"It has at least one, and at most {MAX_PIXELS} pixels.",
+            )
+        model = load_any(path, side=side)
         self._input = _picture_input(model.ir)
         if run is None:
             _require_one_output(model.ir)
         self.facts = Facts.of(model.ir.metadata_props)
         self._run = run or _in_onnxruntime(model.ir)
-        self.size = self._picture_size(size, self.facts.size)
+        self.size = self._picture_size(size)
         self._dtype = np.float16 if self._input.dtype == ir.DataType.FLOAT16 else np.float32
         shape = None if run is not None else model.ir.graph.outputs[0].shape
         classes = None if shape is None else shape[1]
@@ -109,11 +116,12 @@ class Classifier:
             raise OrinportError(f"There are {len(labels.names)} labels for {self.classes} classes.")
         self.labels = labels
 
-    def _picture_size(self, asked: int | None, noted: int | None) -> tuple[int, int]:
-        fixed = [dim if isinstance(dim, int) else None for dim in self._input.shape[2:]]  # type: ignore[index]
-        height, width = (dim or asked or noted or _DEFAULT_SIZE for dim in fixed)
+    def _picture_size(self, asked: int | None) -> tuple[int, int]:
+        height, width = (int(dim) for dim in self._input.shape[2:])  # type: ignore[index,arg-type]
         if asked is not None and (height, width) != (asked, asked):
             raise OrinportError(f"The network takes {height} x {width} pixels, not {asked} x {asked}.")
+        if height * width > MAX_PIXELS:
+            raise OrinportError(f"The network takes pictures of more than {MAX_PIXELS} pixels: {height} x {width}.")
         return height, width
 
     def classify(self, pictures: Sequence[Picture], *, mode: Mode = "crop", top: int = 5) -> list[tuple[Guess, ...]]:

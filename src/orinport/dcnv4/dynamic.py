@@ -18,6 +18,8 @@ from orinport.model.load import declared_inputs, load
 from orinport.model.model import Model
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from numpy.typing import NDArray
 
 __all__ = ["BATCHES", "Dims", "dynamic_again", "dynamic_inputs", "load_any", "with_batch"]
@@ -29,13 +31,25 @@ Dims = dict[str, list[int | str]]
 """Dimensions of inputs, symbols by name."""
 
 
-def load_any(source: Any) -> Model:
-    """As `orinport.model.load`, but a dynamic batch stays dynamic. Raises OrinportError if it cannot."""
-    dims = dynamic_inputs(source)
+def load_any(source: Any, *, side: int | None = None) -> Model:
+    """As `orinport.model.load`, but a dynamic batch stays dynamic. Raises OrinportError if it cannot.
+
+    `side` becomes the height and width of pictures where the network leaves them open.
+    """
+    declared = declared_inputs(source)
+    sized = {} if side is None else {name: made for name, dims in declared.items() if (made := _sized(dims, side))}
+    dims = _dynamic({**declared, **sized})
     if not dims:
-        return load(source)
-    first, second = (load(source, shapes=with_batch(dims, batch)) for batch in BATCHES)
+        return load(source, shapes=with_batch(sized, 1) or None)
+    first, second = (load(source, shapes=with_batch({**sized, **dims}, batch)) for batch in BATCHES)
     return dynamic_again(first, second, dims)
+
+
+def _sized(dims: Sequence[int | str], side: int) -> list[int | str] | None:
+    """Dimensions (N, C, H, W) with H and W `side` where they are dynamic; None if nothing is."""
+    if len(dims) != 4 or not any(isinstance(dim, str) for dim in dims[2:]):
+        return None
+    return [*dims[:2], *(side if isinstance(dim, str) else dim for dim in dims[2:])]
 
 
 def dynamic_inputs(source: Any) -> Dims:
@@ -43,8 +57,12 @@ def dynamic_inputs(source: Any) -> Dims:
 
     Raises OrinportError if the network cannot be read, or if more of it is dynamic than the batch.
     """
+    return _dynamic(declared_inputs(source))
+
+
+def _dynamic(declared: Mapping[str, Sequence[int | str]]) -> Dims:
     found: Dims = {}
-    for name, dims in declared_inputs(source).items():
+    for name, dims in declared.items():
         symbols = [dim for dim in dims if isinstance(dim, str)]
         if not symbols:
             continue
