@@ -361,3 +361,54 @@ def test_approximations_need_consent(tmp_path: Path, capsys: pytest.CaptureFixtu
     status, out, _ = run(capsys, "prepare", path, "-o", tmp_path / "near", "--allow", "tolerance")
     assert status == 0
     assert "activation-to-sigmoid" in out
+
+
+def test_a_run_never_replaces_its_data(relu: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = tmp_path / "data.py"
+    shape = load(relu).inputs[0].shape
+    code.write_text(f"import numpy as np\ndef samples():\n    yield np.ones({shape}, np.float32)\n", encoding="utf-8")
+    array = tmp_path / "a.npy"
+    np.save(array, np.ones(shape, np.float32))
+    for data, output in ((array, array), (f"{code}:samples", code)):
+        content = output.read_bytes()
+        status, _, err = run(capsys, "run", relu, "--backend", "onnxruntime", "--data", data, "-o", output)
+        assert (status, output.read_bytes()) == (2, content)
+        assert "is the input file" in err
+
+
+@pytest.mark.parametrize("command", ["check", "predict"])
+def test_a_report_never_replaces_the_profile_of_its_target(
+    command: str, relu: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profile = tmp_path / "mine.toml"
+    profile.write_text('base = "orin-agx-64gb/jp6.2"\n', encoding="utf-8")
+    status, _, err = run(capsys, command, relu, "--target", profile, "-o", profile)
+    assert status == 2, err
+    assert profile.read_text(encoding="utf-8") == 'base = "orin-agx-64gb/jp6.2"\n'
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("verify", "MODEL", "--as", "dla-int8", "--scales", "LONG"),
+        ("verify", "LONG", "--as", "dla-fp16"),
+        ("run", "LONG"),
+        ("run", "MODEL", "--backend", "onnxruntime", "--save", "LONG"),
+        ("prepare", "MODEL", "-o", "LONG"),
+        ("prepare", "MODEL", "-o", "LONG", "--force"),
+        ("quantize", "MODEL", "--data", "DATA", "--state", "LONG"),
+        ("quantize", "MODEL", "--data", "LONG"),
+        ("check", "MODEL", "-o", "LONG"),
+        ("check", "LONG"),
+    ],
+)
+def test_paths_that_are_too_long(
+    arguments: tuple[str, ...], relu: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shape = load(relu).inputs[0].shape
+    np.save(tmp_path / "a.npy", np.ones(shape, np.float32))
+    names = {"MODEL": relu, "LONG": tmp_path / ("x" * 300), "DATA": tmp_path / "a.npy"}
+    status, _, err = run(capsys, *(names.get(each, each) for each in arguments))
+    assert status == 2, err
+    assert "too long" in err
+    assert len(err.splitlines()) == 1

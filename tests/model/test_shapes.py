@@ -235,3 +235,15 @@ def test_a_dimension_that_says_nothing_is_dynamic() -> None:
             proto.graph.input[0].type.tensor_type.shape.dim[1].dim_value = dim
         with pytest.raises(OrinportError, match=r"dynamic shape 1x\?x8"):
             load(proto)
+
+
+@pytest.mark.parametrize("size", [2**31, 2**63, 10**20])
+def test_dimensions_that_nothing_has(size: int) -> None:
+    """None ends in an error of Python's or of protobuf's, also where Python reads no such number."""
+    proto = single("Relu", {"x": ("n", 3, 8, 8)})
+    for shapes in (f"x:{size}x3x8x8", f"x:{'9' * 5001}x3x8x8", {"x": (size, 3, 8, 8)}):
+        with pytest.raises(OrinportError, match="larger than 2147483647"):
+            load(proto, shapes=shapes)
+    assert load(proto, shapes=f"x:{2**31 - 1}x3x8x8").inputs[0].shape == (2**31 - 1, 3, 8, 8)
+    with pytest.raises(OrinportError, match="no sequence of integers"):
+        load(proto, shapes={"x": (float("inf"), 3, 8, 8)})  # type: ignore[dict-item]

@@ -157,3 +157,34 @@ def test_written_models_run(tmp_path: Path) -> None:
         write_scales(report, tmp_path / "q.txt")
     with pytest.raises(OrinportError, match="reads no calibration cache"):
         write_scales(report, tmp_path / "q.cache")
+
+
+def test_an_output_that_is_the_input() -> None:
+    """A network without a node still gets its pair."""
+    value = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 3, 8, 8])
+    graph = onnx.helper.make_graph([], "g", [value], [value])
+    proto = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    explicit, _ = insert_qdq(load(proto), Scales({"x": Scale(0.5, Origin.FILE)}))
+    onnx.checker.check_model(to_proto(explicit), full_check=True)
+    assert {each.op_type for each in explicit.graph} <= {"QuantizeLinear", "DequantizeLinear"}
+
+
+@pytest.mark.parametrize("magnitude", [1e-45, 1e-40, 1e-37])
+def test_weights_at_the_end_of_fp32_have_steps(magnitude: float) -> None:
+    """max |w| / 127 is 0 there; the step is the smallest number instead, and nothing saturates or is divided by 0."""
+    proto = small_cnn()
+    for initializer in proto.graph.initializer:
+        if len(initializer.dims) == 4:
+            array = np.full(tuple(initializer.dims), magnitude, np.float32)
+            initializer.CopyFrom(onnx.numpy_helper.from_array(array, initializer.name))
+    model = load(proto)
+    names = {
+        value.name: Scale(0.1, Origin.FILE) for each in model.graph for value in (*each.inputs, *each.outputs) if value
+    }
+    with np.errstate(all="raise", under="ignore"):
+        explicit, _ = insert_qdq(model, Scales(names))
+    steps = [
+        value.const_value.numpy() for name, value in explicit.graph.initializers.items() if name.endswith("_scale")
+    ]
+    assert steps
+    assert all((each > 0).all() for each in steps)

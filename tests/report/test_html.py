@@ -336,6 +336,14 @@ def test_what_is_no_report_is_one_clear_error(render: Any, document: dict[str, A
                 assert render(broken)
             except OrinportError as error:
                 refusals.append(str(error))
+    for outer, inner in ((k, i) for k, value in document.items() if isinstance(value, dict) for i in value):
+        for value in (None, 3, "x", [], {}, [1], 1e308):
+            broken = copy.deepcopy(document)
+            broken[outer][inner] = value
+            try:
+                assert render(broken)
+            except OrinportError as error:
+                refusals.append(str(error))
     assert refusals
     assert all(len(refusal.splitlines()) == 1 for refusal in refusals)
 

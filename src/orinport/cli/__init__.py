@@ -158,6 +158,8 @@ def _lacking(error: OSError) -> str:
 
     if error.errno == errno.ENOENT and error.filename is None:  # from tempfile
         return f"{error.strerror}. Set TMPDIR to a folder that can be written to."
+    if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):  # which pathlib hands on where a path is only looked at
+        return f"{error.filename!r} is no path: {error.strerror}."
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
         where = f"{error.filename!r}" if error.filename else "A file"
         return f"{where} cannot be written: {error.strerror}. TMPDIR says where temporary files go."

@@ -62,7 +62,7 @@ def check(
         text = github_text(report)
     else:
         text = check_text(report, style())
-    emit(text, output, model)
+    emit(text, output, model, target.target)
     agrees = True
     if with_tensorrt:
         from orinport.cli.tensorrt import compare_with_parser

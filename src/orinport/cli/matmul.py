@@ -78,7 +78,7 @@ def matmul(
     document = matmul_document(report)
     if write is not None:
         _write(write, report, dumps(document), values, force=force)
-    emit(dumps(document) if format == "json" else matmul_text(report, style()), output)
+    emit(dumps(document) if format == "json" else matmul_text(report, style()), output, values, target)
     return 0 if report.best is not None else 1
 
 

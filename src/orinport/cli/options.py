@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -225,10 +226,12 @@ def require_seed(seed: int, bits: int = 63) -> None:
 
 
 def _is_same_file(source: Path, output: Path) -> bool:
-    try:
-        return source.samefile(output)
-    except OSError:
-        return False
+    files = (source, Path(str(source).rpartition(":")[0] or source))  # data may be FILE.py:FUNCTION
+    for file in files:
+        with suppress(OSError):
+            if file.samefile(output):
+                return True
+    return False
 
 
 def progress(message: str) -> None:

@@ -87,5 +87,5 @@ def predict(
         text = predict_csv(predict_document(prediction))
     else:
         text = predict_text(prediction, style(), rows=rows) + compare_text(prediction)
-    emit(text, output, model)
+    emit(text, output, model, target)
     return 0

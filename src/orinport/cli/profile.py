@@ -114,7 +114,7 @@ def profile(
         _write_profile(refit, fitted, subject.measurement)
     if model.is_dir() and (note := parts_note(model)):
         sys.stderr.write(f"{note}\n")
-    emit(text, output, *inputs)
+    emit(text, output, *inputs, target)
     if fitted is not None and not kept:
         _explain_misfit(fitted)
     return 0 if comparison.rows and kept else 1

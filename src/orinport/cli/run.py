@@ -111,5 +111,5 @@ def run(
     if network.is_dir() and (note := parts_note(network)):
         sys.stderr.write(f"{note}\n")
     text = dumps(run_document(report)) if format == "json" else run_text(report, style())
-    emit(text, output, network, board.network, board.scales, compare.reference)
+    emit(text, output, network, board.network, board.scales, compare.reference, data.data, data.preprocess)
     return 0 if report.good else 1

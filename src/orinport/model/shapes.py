@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["apply_shapes", "parse_shapes"]
 
 _MAX_SPEC = 20_000
+_LARGEST = 2**31 - 1
+"""No dimension is larger: TensorRT counted in 32 bits before version 10, and no tensor as long fits a board."""
 _ANONYMOUS = ("", "?")
 """Names of dimensions that mean only that they are not fixed; two of them need not be equal."""
 _DIMS = r"\[[-\d,\s]*\]|-?\d+(?:[xX]-?\d+)+|-?\d+(?:,-?\d+)*"
@@ -43,6 +45,8 @@ def parse_shapes(shapes: str | Sequence[str] | Mapping[str, Sequence[int]] | Non
             raise OrinportError(f"Two shapes are given for the input {quote(name)}.")
         if any(d <= 0 for d in dims):
             raise OrinportError(f"The shape {_shown(dims)} for the input {quote(name)} is not positive.", _HINT)
+        if any(d > _LARGEST for d in dims):
+            raise OrinportError(f"A dimension given for the input {quote(name)} is larger than {_LARGEST}.")
     return found
 
 
@@ -50,7 +54,7 @@ def _dims(name: object, dims: object) -> tuple[int, ...]:
     try:
         given = list(dims)  # type: ignore[call-overload]
         whole = tuple(int(d) for d in given)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise OrinportError(f"The shape {dims!r} for the input {name!r} is no sequence of integers.") from error
     if isinstance(dims, str) or list(whole) != given:
         raise OrinportError(f"The shape {dims!r} for the input {name!r} is no sequence of integers.")
@@ -67,11 +71,16 @@ def _entries(text: str) -> list[tuple[str, tuple[int, ...]]]:
         entry = _ENTRY.match(text, start)
         if entry is None:
             raise OrinportError(f"The shape {quote(text[start:])} cannot be read.", _HINT)
-        found.append((entry["name"].strip(), tuple(int(d) for d in re.findall(r"-?\d+", entry["dims"]))))
+        found.append((entry["name"].strip(), tuple(map(_number, re.findall(r"-?\d+", entry["dims"])))))
         start = entry.end()
     if not found:
         raise OrinportError("An empty shape was given.", _HINT)
     return found
+
+
+def _number(digits: str) -> int:
+    """Python does not read thousands of digits; these are too many for any dimension."""
+    return int(digits) if len(digits) <= len(str(_LARGEST)) + 1 else _LARGEST + 1
 
 
 def apply_shapes(inputs: Sequence[onnx.ValueInfoProto], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:

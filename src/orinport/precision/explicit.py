@@ -124,8 +124,10 @@ class _Inserter:
         for use in uses:
             use.node.replace_input_with(use.idx, restore.outputs[0])
         maker = value.producer()
-        if maker is None:
+        if maker is None and len(self.graph):
             self.graph.insert_before(self.graph[0], [quantize, restore])
+        elif maker is None:
+            self.graph.extend([quantize, restore])
         else:
             self.graph.insert_after(maker, [quantize, restore])
         if leaves and maker is not None:
@@ -186,7 +188,7 @@ class _Inserter:
 def _steps(wanted: NDArray[np.float32], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Steps in the type of the weights; what is not a normal number of it is rounded up, so that nothing saturates."""
     steps = wanted.astype(dtype)
-    coarse = (wanted < np.finfo(dtype).tiny) & (steps.astype(np.float32) < wanted)
+    coarse = (steps == 0) | ((wanted < np.finfo(dtype).tiny) & (steps.astype(np.float32) < wanted))
     return np.where(coarse, np.nextafter(steps, np.asarray(np.inf, dtype)), steps)
 
 

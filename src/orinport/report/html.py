@@ -55,8 +55,13 @@ def _template() -> Template:
 
 def report_html(document: Mapping[str, Any]) -> str:
     """The page of a `report.json` document. Raises OrinportError if it is none."""
+    from jinja2 import TemplateError
+
     with reading_report():
-        return _template().render(_context(document)) + "\n"
+        try:
+            return _template().render(_context(document)) + "\n"
+        except TemplateError as error:  # a member of something that has none
+            raise ValueError(error) from error
 
 
 def _context(document: Mapping[str, Any]) -> dict[str, Any]:
