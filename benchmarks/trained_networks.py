@@ -9,7 +9,7 @@ in FP16. The first of that ranking is then set to FP16 in a run of its own.
 
 from __future__ import annotations
 
-import orinport
+import orinport  # before ONNX Runtime, whose usage events it turns off
 
 # isort: split
 import argparse

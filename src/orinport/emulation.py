@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
 from typing import TYPE_CHECKING, Any
@@ -158,43 +158,21 @@ def emulate_model(
 
     Raises OrinportError if `reference` takes other inputs or has other outputs, or was prepared and has other weights.
     """
-    from orinport.quantization import checked_as_written, quantize_model
-
-    require_ratio(options.min_snr)
-    if options.cases < 0:
-        raise OrinportError("The number of samples cannot be negative.", "Use 0 for all of the data.")
-    if options.data is None and options.preprocess is not None:
-        raise OrinportError("Random inputs are not preprocessed.", "Give --data, or leave --preprocess out.")
-    if options.rank and precision is not Precision.INT8:
-        raise OrinportError("Only layers in INT8 are ranked.", "Use --as dla-int8, or leave --rank out.")
+    _require_options(options, precision)
     single = to_single(model)
     stored = Precision.INT8 if has_qdq(model) else Precision.FP16 if single.model is not model else None
     model = single.model
-    scales = Scales({})
-    findings: tuple[Finding, ...] = ()
-    if precision is Precision.INT8:
-        if int8 is None:
-            raise OrinportError("INT8 cannot be emulated without scales.", "Give --scales FILE; quantize writes one.")
-        if target.stack.strongly_typed and has_qdq(model):
-            int8 = _as_stated(int8)
-        quantized = quantize_model(model, target, int8, progress=progress)
-        model, scales, findings = quantized.model, quantized.scales, quantized.findings
-        report = quantized.checked
-    else:
-        if has_qdq(model):
-            model, stated = strip_qdq(model, target)
-            scales = Scales({}, weights=stated.weights)
-        report = checked_as_written(model, target, precision)
+    model, scales, findings, report = _scaled(model, target, precision, int8, progress)
     layers = tuple(row.layer for row in report.layers)
     arithmetic = arithmetic_of(layers, _on_dla(report), scales if precision is Precision.INT8 else None)
     if int8 is not None:
         named = {node for layer in layers if layer.name in int8.fp16 for node in layer.nodes}
-        arithmetic |= {node: Arithmetic.FP16 for node in named if arithmetic.get(node) is Arithmetic.INT8}
+        _turn(arithmetic, named, Arithmetic.INT8, Arithmetic.FP16)
     typed = None
     if target.stack.strongly_typed:
         pairs = frozenset(name for name, scale in scales.tensors.items() if scale.origin is Origin.QDQ)
         typed = Typed(single.kept, pairs or None)
-        arithmetic |= {node: Arithmetic.FP32 for node in single.kept if arithmetic.get(node) is Arithmetic.FP16}
+        _turn(arithmetic, single.kept, Arithmetic.FP16, Arithmetic.FP32)
     plain, exact = _compared_with(model, reference, scales)
     samples, source = open_samples(
         model, edges, data=options.data, preprocess=options.preprocess, cases=options.cases, seed=options.seed
@@ -204,7 +182,7 @@ def emulate_model(
     rows = measure(model, found, samples, reference=plain)
     outputs = tuple(tensor.name for tensor in model.outputs if tensor.name in found.tensors)
     ranking = None
-    if options.rank and precision is Precision.INT8:
+    if options.rank:
         ranked = rank(
             model,
             layers,
@@ -236,6 +214,45 @@ def emulate_model(
         "" if reference is None else reference.name,
         stored if reference is None else None,
     )
+
+
+def _require_options(options: EmulationOptions, precision: Precision) -> None:
+    require_ratio(options.min_snr)
+    if options.cases < 0:
+        raise OrinportError("The number of samples cannot be negative.", "Use 0 for all of the data.")
+    if options.data is None and options.preprocess is not None:
+        raise OrinportError("Random inputs are not preprocessed.", "Give --data, or leave --preprocess out.")
+    if options.rank and precision is not Precision.INT8:
+        raise OrinportError("Only layers in INT8 are ranked.", "Use --as dla-int8, or leave --rank out.")
+
+
+def _scaled(
+    model: Model,
+    target: Target,
+    precision: Precision,
+    int8: Int8Options | None,
+    progress: Callable[[str], None] | None,
+) -> tuple[Model, Scales, tuple[Finding, ...], CheckReport]:
+    """The network without Q/DQ layers, its scales, what was noticed of them, and where its layers run."""
+    from orinport.quantization import checked_as_written, quantize_model
+
+    if precision is Precision.INT8:
+        if int8 is None:
+            raise OrinportError("INT8 cannot be emulated without scales.", "Give --scales FILE; quantize writes one.")
+        if target.stack.strongly_typed and has_qdq(model):
+            int8 = _as_stated(int8)
+        quantized = quantize_model(model, target, int8, progress=progress)
+        return quantized.model, quantized.scales, quantized.findings, quantized.checked
+    scales = Scales({})
+    if has_qdq(model):
+        model, stated = strip_qdq(model, target)
+        scales = Scales({}, weights=stated.weights)
+    return model, scales, (), checked_as_written(model, target, precision)
+
+
+def _turn(arithmetic: dict[str, Arithmetic], nodes: Iterable[str], old: Arithmetic, new: Arithmetic) -> None:
+    """Make `new` of `old` for those of `nodes` that compute in it."""
+    arithmetic |= {node: new for node in nodes if arithmetic.get(node) is old}
 
 
 def _as_stated(int8: Int8Options) -> Int8Options:

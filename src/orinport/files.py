@@ -50,18 +50,19 @@ def read_bounded(path: Path | Traversable, limit: int = _LARGEST) -> bytes:
     return data
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write `text` in UTF-8 so that the file has either its old content or the new one, whatever interrupts.
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write `content`, text in UTF-8, so that the file has either its old content or the new one, whatever interrupts.
 
     A link keeps pointing where it does; what is no plain file (a device, a pipe) is written directly. Raises OSError.
     """
+    data = content.encode() if isinstance(content, str) else content
     if path.exists() and not path.is_file():
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(data)
         return
     target = path.resolve()
     partial = target.with_name(f".{target.name[:200]}.{uuid4().hex}.partial")
     try:
-        partial.write_text(text, encoding="utf-8")
+        partial.write_bytes(data)
         if target.exists():
             shutil.copymode(target, partial)
         partial.replace(target)

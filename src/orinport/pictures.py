@@ -112,11 +112,12 @@ def _require_file(path: Path, shown: str) -> None:
 
 
 @contextmanager
-def _unwarned() -> Iterator[list[warnings.WarningMessage]]:
-    """Pillow's warnings of large pictures and of damaged metadata are handed over instead of printed."""
-    with _FILTERS, warnings.catch_warnings(record=True) as said:
+def _unwarned(said: list[warnings.WarningMessage]) -> Iterator[None]:
+    """Pillow's warnings of large pictures and of damaged metadata are added to `said` instead of printed."""
+    with _FILTERS, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        yield said
+        yield
+    said += caught
 
 
 @contextmanager
@@ -126,7 +127,8 @@ def _opened(path: Path, image_module: Any) -> Iterator[tuple[Any, list[warnings.
     Given a name, Pillow (13.0) maps the pixels of plain TIFF files into memory, and mixes up those that lie on a side.
     """
     with path.open("rb") as file:
-        with _unwarned() as said:
+        said: list[warnings.WarningMessage] = []
+        with _unwarned(said):
             image = image_module.open(file, formats=FORMATS)
         with image:
             yield image, said
@@ -147,16 +149,16 @@ def _decoded(image: Any, said: list[warnings.WarningMessage], shown: str) -> Pic
     notes = []
     deep = image.format != "BMP" and any(";16" in str(tile[3]) for tile in image.tile)  # a BMP's BGR;16 is 5 + 6 + 5
     tiff = image.format == "TIFF"  # which Pillow turns by itself when it is loaded, and version 10.0 then turns again
-    with _unwarned() as said_first:
+    with _unwarned(said):
         turned = image.tag_v2.get(_ORIENTATION) if tiff else None
     image.load()
     mode = image.mode
-    with _unwarned() as said_later:
+    with _unwarned(said):
         turned = turned if tiff else image.getexif().get(_ORIENTATION)
         upright = image if tiff else ImageOps.exif_transpose(image)
     if turned in range(2, 9):
         notes.append("turned upright by its EXIF orientation")
-    elif any(issubclass(each.category, UserWarning) for each in (*said, *said_first, *said_later)):
+    elif any(issubclass(each.category, UserWarning) for each in said):
         notes.append("its EXIF data are damaged, taken as it lies")
     if mode.startswith("I;16") or (mode == "I" and image.format in ("PNG", "PPM")):
         notes.append("16-bit grey, of which the upper 8 are read")

@@ -309,7 +309,7 @@ def test_a_kernel_that_cannot_be_kept_is_used_all_the_same(tmp_path, monkeypatch
     monkeypatch.setattr(cuda_compile, "compile_kernel", lambda header, name, architecture: ("symbol", b"code"))
     device = type("Device", (), {"identity": "a GPU", "architecture": (9, 0)})()
     with monkeypatch.context() as patch:
-        patch.setattr(cuda_compile, "_write_whole", full)
+        patch.setattr(cuda_compile, "write_whole", full)
         assert cuda_compile.CudaDevice._cubin(device, "forward.cuh", "kernel") == ("symbol", b"code")
     assert list((tmp_path / "cuda").iterdir()) == []
     assert cuda_compile.CudaDevice._cubin(device, "forward.cuh", "kernel") == ("symbol", b"code")

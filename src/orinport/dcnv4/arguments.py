@@ -17,7 +17,16 @@ from orinport.errors import OrinportError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["DeformAttnArguments", "Geometry", "check_attention_shapes", "offset_mask_width", "require_whole"]
+    import torch
+
+__all__ = [
+    "DeformAttnArguments",
+    "Geometry",
+    "check_attention_shapes",
+    "check_gradient",
+    "offset_mask_width",
+    "require_whole",
+]
 
 _ALIGNMENT = 8
 """The width of offset_mask is a multiple of this, so that rows can be read by vector loads."""
@@ -309,6 +318,18 @@ def check_attention_shapes(
             f"{tuple(value)}, {levels} levels and {points} points need ({batch}, Q, {group}, {width})."
         )
     return batch, sampling_loc_attn[1], group, channels
+
+
+def check_gradient(operator: str, gradient: torch.Tensor, value: torch.Tensor, shape: tuple[int, ...]) -> None:
+    """Raise OrinportError unless `gradient` is one of an output of this shape, in `value`'s type and on its device.
+
+    Kernels take its address alone, and would read beyond a smaller one.
+    """
+    if gradient.shape != shape or gradient.dtype != value.dtype or gradient.device != value.device:
+        raise OrinportError(
+            f"{operator}: the gradient must be {value.dtype} of shape {shape} on {value.device}, "
+            f"not {gradient.dtype} of shape {tuple(gradient.shape)} on {gradient.device}."
+        )
 
 
 def require_whole(name: str, number: Any, low: int, operator: str = "DCNv4", high: int = _LARGEST) -> None:

@@ -75,10 +75,10 @@ def read_labels(path: Path) -> Labels:
 class Classifier:
     """A network with one input (N, 3, H, W) of floats and one output (N, classes), in ONNX Runtime or on a board.
 
-    DCNv4 operators are run in their portable form. `size`, by default 224, is
-    the height and width of pictures where the network leaves them open. `run` takes a
-    batch to its output where it is not ONNX Runtime that runs the network in `path`, and `tail` is what it runs behind
-    that. Where the network ends in Softmax or Sigmoid its output is taken for the probabilities, else for logits.
+    DCNv4 operators are run in their portable form. `size`, by default 224, is the height and width of pictures in
+    pixels where the network leaves them open. `run` takes a batch to its output where it is not ONNX Runtime that runs
+    the network in `path`, and `tail` is what it runs behind that. Where the network ends in Softmax or Sigmoid its
+    output is taken for the probabilities, else for logits.
     Raises OrinportError if the network is no such classifier, or the labels are not as many as its classes.
     """
 
@@ -92,11 +92,7 @@ class Classifier:
         tail: Path | None = None,
     ) -> None:
         side = _DEFAULT_SIZE if size is None else size
-        if side < 1 or side * side > MAX_PIXELS:
-            raise OrinportError(
-                f"A picture of {side} x {side} pixels cannot be made.",
-                f"It has at least one, and at most {MAX_PIXELS} pixels.",
-            )
+        _require_size(side, side)
         model = load_any(path, side=side)
         self._input = _picture_input(model.ir)
         if run is None:
@@ -120,8 +116,7 @@ class Classifier:
         height, width = (int(dim) for dim in self._input.shape[2:])  # type: ignore[index,arg-type]
         if asked is not None and (height, width) != (asked, asked):
             raise OrinportError(f"The network takes {height} x {width} pixels, not {asked} x {asked}.")
-        if height * width > MAX_PIXELS:
-            raise OrinportError(f"The network takes pictures of more than {MAX_PIXELS} pixels: {height} x {width}.")
+        _require_size(height, width)
         return height, width
 
     def classify(self, pictures: Sequence[Picture], *, mode: Mode = "crop", top: int = 5) -> list[tuple[Guess, ...]]:
@@ -199,6 +194,14 @@ def true_class(path: Path, root: Path, labels: Labels | None, classes: int) -> i
         f"The folder {folder or str(root)!r} names no class.",
         "Sub-folders are called by synset (n01440764), number or name, or there is one for every class.",
     )
+
+
+def _require_size(height: int, width: int) -> None:
+    if height < 1 or width < 1 or height * width > MAX_PIXELS:
+        raise OrinportError(
+            f"A picture of {height} x {width} pixels cannot be made.",
+            f"It has at least one, and at most {MAX_PIXELS} pixels.",
+        )
 
 
 def _picture_input(model: ir.Model) -> ir.Value:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import torch
 
-from orinport.dcnv4.arguments import Geometry, check_attention_shapes
+from orinport.dcnv4.arguments import Geometry, check_attention_shapes, check_gradient
 from orinport.dcnv4.cuda_compile import CudaUnavailableError, Loaded, cuda_device
 from orinport.dcnv4.cuda_plan import (
     CONFIGURATIONS,
@@ -215,11 +215,7 @@ def dcnv4_backward_cuda(
     """
     _require_one_device("DCNv4", value, offset_mask, gradient)
     batch, rows, columns, _ = geometry.check(value.shape, offset_mask.shape)
-    if gradient.shape != (batch, rows, columns, geometry.channels) or gradient.dtype != value.dtype:
-        raise OrinportError(
-            f"DCNv4: the gradient must be {value.dtype} of shape {(batch, rows, columns, geometry.channels)}, "
-            f"not {gradient.dtype} of shape {tuple(gradient.shape)}."
-        )
+    check_gradient("DCNv4", gradient, value, (batch, rows, columns, geometry.channels))
     kind, offset_kind = _element_types(value.dtype, offset_mask.dtype)
     if kind == ElementType.I8:
         raise CudaUnavailableError("int8 has no gradients")

@@ -10,8 +10,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hashlib
-import os
-import tempfile
 import threading
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -20,6 +18,7 @@ from typing import Any
 
 from orinport.compiled import CacheFolderError, private_folder
 from orinport.dcnv4.cuda_plan import Launch, Limits
+from orinport.files import write_whole
 
 __all__ = ["CudaDevice", "CudaUnavailableError", "Loaded", "cache_folder", "cuda_device", "source_digest"]
 
@@ -183,7 +182,7 @@ class CudaDevice:
             pass
         symbol_name, code = compile_kernel(header, name, self.architecture)
         with contextlib.suppress(OSError):  # a folder that is read-only or full: compiled again next time
-            _write_whole(path, symbol_name.encode() + _SEPARATOR + code)
+            write_whole(path, symbol_name.encode() + _SEPARATOR + code)
         return symbol_name, code
 
     def _load(self, header: str, name: str, symbol: str, code: bytes) -> Loaded:
@@ -207,17 +206,6 @@ class CudaDevice:
     def _load_code(self, code: bytes, symbol: str) -> Any:
         library = self._call(self._driver.cuLibraryLoadData, code, [], [], 0, [], [], 0)
         return self._call(self._driver.cuLibraryGetKernel, library, symbol.encode())
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    """Write into a temporary file and move it into place, so that nobody ever loads half a kernel. Raises OSError."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(temporary).replace(path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
 
 
 _IMPORT = threading.Lock()

@@ -40,7 +40,7 @@ def load_any(source: Any, *, side: int | None = None) -> Model:
     sized = {} if side is None else {name: made for name, dims in declared.items() if (made := _sized(dims, side))}
     dims = _dynamic({**declared, **sized})
     if not dims:
-        return load(source, shapes=with_batch(sized, 1) or None)
+        return load(source, shapes=with_batch(sized, 1))
     first, second = (load(source, shapes=with_batch({**sized, **dims}, batch)) for batch in BATCHES)
     return dynamic_again(first, second, dims)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from orinport.dcnv4.arguments import DeformAttnArguments, Geometry
+from orinport.dcnv4.arguments import DeformAttnArguments, Geometry, check_gradient
 from orinport.dcnv4.composed import dcnv4_composed, flash_deform_attn_composed
 from orinport.dcnv4.cpu import kernels
 from orinport.errors import OrinportError
@@ -110,15 +110,6 @@ def _check_types(operator: str, value: torch.Tensor, numbers: torch.Tensor) -> N
         raise OrinportError(f"{operator}: both inputs must be on one device, not {value.device} and {numbers.device}.")
 
 
-def _check_gradient(operator: str, gradient: torch.Tensor, value: torch.Tensor, shape: tuple[int, ...]) -> None:
-    """Raise OrinportError unless `gradient` is one of an output of this shape: kernels take its address alone."""
-    if gradient.shape != shape or gradient.dtype != value.dtype or gradient.device != value.device:
-        raise OrinportError(
-            f"{operator}: the gradient must be {value.dtype} of shape {shape} on {value.device}, "
-            f"not {gradient.dtype} of shape {tuple(gradient.shape)} on {gradient.device}."
-        )
-
-
 def _prepare(*tensors: torch.Tensor) -> tuple[str, list[torch.Tensor]]:
     """The kernels' element type, and the tensors contiguous and in that type."""
     if tensors[0].dtype == torch.float64:
@@ -144,7 +135,7 @@ def _check_dcnv4_backward(
     _check_types("DCNv4", value, offset_mask)
     geometry = Geometry.of_arguments(arguments)
     batch, rows, columns, _ = geometry.check(value.shape, offset_mask.shape)
-    _check_gradient("DCNv4", gradient, value, (batch, rows, columns, geometry.channels))
+    check_gradient("DCNv4", gradient, value, (batch, rows, columns, geometry.channels))
     return geometry
 
 
@@ -247,7 +238,7 @@ def _flash_backward_default(
     _check_types("FlashDeformAttn", value, sampling_loc_attn)
     arguments, first_rows = _attention(shapes, starts, points)
     batch, queries, group, channels = arguments.check(value.shape, first_rows, sampling_loc_attn.shape)
-    _check_gradient("FlashDeformAttn", gradient, value, (batch, queries, group * channels))
+    check_gradient("FlashDeformAttn", gradient, value, (batch, queries, group * channels))
     return _differentiate(
         lambda v, s: flash_deform_attn_composed(v, first_rows, s, arguments), gradient, value, sampling_loc_attn
     )
@@ -290,7 +281,7 @@ def _flash_backward_cpu(
     _check_types("FlashDeformAttn", value, sampling_loc_attn)
     arguments, first_rows = _attention(shapes, starts, points)
     batch, queries, group, channels = arguments.check(value.shape, first_rows, sampling_loc_attn.shape)
-    _check_gradient("FlashDeformAttn", gradient, value, (batch, queries, group * channels))
+    check_gradient("FlashDeformAttn", gradient, value, (batch, queries, group * channels))
     kind, (work, vectors, upstream) = _prepare(value, sampling_loc_attn, gradient)
     gradients = torch.zeros_like(work), torch.zeros_like(vectors)
     library.flash(

@@ -124,12 +124,12 @@ class _Inserter:
         for use in uses:
             use.node.replace_input_with(use.idx, restore.outputs[0])
         maker = value.producer()
-        if maker is None and len(self.graph):
-            self.graph.insert_before(self.graph[0], [quantize, restore])
-        elif maker is None:
-            self.graph.extend([quantize, restore])
-        else:
+        if maker is not None:
             self.graph.insert_after(maker, [quantize, restore])
+        elif len(self.graph):
+            self.graph.insert_before(self.graph[0], [quantize, restore])
+        else:  # the input is the output
+            self.graph.extend([quantize, restore])
         if leaves and maker is not None:
             position = next(index for index, each in enumerate(self.graph.outputs) if each is value)
             value.name = self.names.unique(f"{name}_before")

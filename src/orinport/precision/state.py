@@ -76,15 +76,12 @@ def read_state(path: Path | None, signature: str) -> State | None:
     shown, hint = repr(str(path)), "Remove the file to start again."
     try:
         file = read_arrays(path)
-        head = file["head"].tolist()
-    except (OrinportError, KeyError) as error:
+        state = _state(file) if file["head"].tolist() == [_VERSION, signature] else None
+    except (OrinportError, ValueError, TypeError, KeyError, IndexError, OverflowError, StopIteration) as error:
         raise OrinportError(f"{shown} is not the state of a calibration.", hint) from error
-    if head != [_VERSION, signature]:
+    if state is None:
         raise OrinportError(f"{shown} belongs to a calibration of another network, other data or options.", hint)
-    try:
-        return _state(file)
-    except (ValueError, TypeError, KeyError, IndexError, OverflowError, StopIteration) as error:
-        raise OrinportError(f"{shown} is not the state of a calibration.", hint) from error
+    return state
 
 
 def _state(file: Mapping[str, NDArray[Any]]) -> State:
