@@ -76,7 +76,8 @@ def _no_gpu() -> str:
 
 
 def _no_torch() -> str:
-    return "" if importlib.util.find_spec("torch") else "the extra 'torch' is not installed"
+    missing = [name for name in ("torch", "onnxscript") if not importlib.util.find_spec(name)]
+    return f"the extra 'torch' is not installed, or not whole: {missing[0]} is missing" if missing else ""
 
 
 def _no_tensorrt() -> str:

@@ -49,8 +49,9 @@ def needs(page: Path) -> str:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_commands(page: Path, tmp_path: Path) -> None:
-    if package := needs(page):
-        pytest.importorskip({"image": "PIL"}.get(package, package), reason=f"the page needs {package}")
+    extra = needs(page)
+    for module in {"": (), "image": ("PIL",), "torch": ("torch", "onnxscript")}.get(extra, (extra,)):
+        pytest.importorskip(module, reason=f"the page needs {extra}")
     lines = commands(page)
     if not lines:
         pytest.skip("the page has no commands for this machine")
