@@ -235,6 +235,17 @@ def test_constant_tensors_are_told(data: Path, constant: float) -> None:
     assert scales["z"].origin is Origin.FREE
 
 
+@pytest.mark.parametrize("method", ["min-max", "percentile"])
+@pytest.mark.parametrize(("largest", "told"), [(1e-42, True), (1.49e-36, True), (1.5e-36, False)])
+def test_ranges_too_small_for_a_scale_are_told(tmp_path: Path, method: str, largest: float, told: bool) -> None:
+    """127 times FP32's smallest normal number is 1.4929e-36; what is smaller gets 1, and not in silence."""
+    np.save(tmp_path / "d.npy", np.linspace(0, largest, 64, dtype=np.float32).reshape(2, 1, 32))
+    proto = network([node("Relu", ["x"], "y")], {"x": (1, 32)}, ["y"])
+    scales = calibrate(load(proto), tmp_path / "d.npy", options=CalibrationOptions(method=method))
+    assert {f.code for f in scales.findings} == ({"Q007"} if told else set())
+    assert (scales["x"].origin is Origin.FREE) == told
+
+
 def test_values_that_are_not_finite_are_told(tmp_path: Path) -> None:
     np.save(tmp_path / "d.npy", np.stack([np.ones((1, 4), np.float32), np.array([[0, 1, 2, 3]], np.float32)]))
     proto = network([node("Log", ["x"], "l"), node("Relu", ["l"], "y")], {"x": (1, 4)}, ["y"])

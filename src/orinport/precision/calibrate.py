@@ -41,7 +41,7 @@ from orinport.model.runtime import open_session
 from orinport.model.save import EMBEDDED_BYTES, copy_model, save, to_proto
 from orinport.precision.calibrators import METHODS, find_range, is_exact
 from orinport.precision.data import DataSpec, InputSpec, Samples, open_data
-from orinport.precision.findings import constant_activation, nonfinite_activation
+from orinport.precision.findings import absurd_range, constant_activation, nonfinite_activation
 from orinport.precision.histogram import Histogram
 from orinport.precision.plan import Plan, Watched, plan_of
 from orinport.precision.processes import in_processes
@@ -63,6 +63,8 @@ __all__ = ["CalibrationOptions", "Collected", "calibrate", "collect", "input_spe
 
 _FLOATS = frozenset({DType.FP32, DType.FP16, DType.FP64})
 _STATE_SECONDS = 20.0
+_SMALLEST_RANGE = float(np.finfo(np.float32).tiny) * 127
+"""No larger range has a step that is a normal number."""
 _LARGEST = 256 << 20
 """Bytes of a network that may run optimised: its weights are held several times, as it is and reordered."""
 _COUNTER = 1 << 32
@@ -171,8 +173,12 @@ def scales_of(collected: Collected, *, method: str = "percentile", percentile: f
                 "Collect with the options of that method and percentile.",
             )
         largest = find_range(histogram, method, percentile=percentile)
-        smallest = float(np.finfo(np.float32).tiny) * 127
-        tensors[name] = Scale.of_range(largest, Origin.DATA) if largest > smallest else Scale.of_range(1.0, Origin.FREE)
+        if largest > _SMALLEST_RANGE:
+            tensors[name] = Scale.of_range(largest, Origin.DATA)
+            continue
+        tensors[name] = Scale.of_range(1.0, Origin.FREE)
+        if largest:
+            findings.append(absurd_range(name, largest, "too small for a scale, so that 1 is taken instead"))
     spelled = f"{method} {percentile:g}" if method == "percentile" else method
     left_out = f", {collected.left_out}" if collected.left_out else ""
     return Scales(tensors, f"{spelled} on {count(collected.samples, 'sample')}{left_out}", tuple(findings))
@@ -302,7 +308,9 @@ def _require_sane(options: CalibrationOptions, fed: bool) -> None:
         min(options.jobs, options.shard, options.megabytes) < 1
         or min(options.samples, options.elements, options.counted) < 0
     ):
-        raise OrinportError("Numbers of processes, samples and elements must be positive.")
+        raise OrinportError(
+            "Numbers of processes, shards and megabytes must be positive, those of samples and elements at least 0."
+        )
     if options.method != "percentile" and options.percentile != CalibrationOptions().percentile:
         raise OrinportError(
             f"The method {options.method!r} has no percentile.", "Leave --percentile out, or use --method percentile."
